@@ -1,0 +1,29 @@
+# Language level, warnings, sanitizers and where programs land.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
+add_library(lockstep_options INTERFACE)
+target_include_directories(lockstep_options INTERFACE ${PROJECT_SOURCE_DIR})
+# The bits of a result must not depend on where the compiler found a multiply next to an add.
+target_compile_options(lockstep_options INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -Werror -ffp-contract=off)
+if(LOCKSTEP_NATIVE)
+  target_compile_options(lockstep_options INTERFACE -march=native)
+endif()
+if(LOCKSTEP_SANITIZE)
+  string(REPLACE ";" "," sanitizers "${LOCKSTEP_SANITIZE}")
+  target_compile_options(lockstep_options INTERFACE
+    -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(lockstep_options INTERFACE -fsanitize=${sanitizers})
+endif()

@@ -1,0 +1,58 @@
+// Memory of a device.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace lockstep::device {
+
+// Every block starts at a multiple of this (a cache line pair, and what vector loads want).
+inline constexpr std::size_t alignment = 128;
+
+inline constexpr std::size_t align_up(std::size_t bytes, std::size_t to = alignment) {
+  return (bytes + to - 1) / to * to;
+}
+
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  // Thread-safe. `bytes` == 0 gives nullptr. Throws std::bad_alloc.
+  virtual void* allocate(std::size_t bytes) = 0;
+  virtual void deallocate(void* pointer, std::size_t bytes) noexcept = 0;
+};
+
+struct AllocatorStatistics {
+  std::uint64_t requests = 0;        // calls of allocate()
+  std::uint64_t source_requests = 0; // those that went to the source: none in a steady training step
+  std::size_t bytes_in_use = 0;
+  std::size_t bytes_reserved = 0;    // held from the source, in use or cached
+  std::size_t peak_bytes_in_use = 0;
+};
+
+// Keeps freed blocks by size class (powers of two, four steps to each doubling) and hands them out
+// again. The source must outlive it; so must this the buffers taken from it.
+class CachingAllocator final : public Allocator {
+ public:
+  explicit CachingAllocator(Allocator& source) : source_(source) {}
+  ~CachingAllocator() override;
+  CachingAllocator(const CachingAllocator&) = delete;
+  CachingAllocator& operator=(const CachingAllocator&) = delete;
+
+  void* allocate(std::size_t bytes) override;
+  void deallocate(void* pointer, std::size_t bytes) noexcept override;
+  AllocatorStatistics statistics() const;
+  void release_cached();
+
+  static std::size_t size_class(std::size_t bytes);
+
+ private:
+  Allocator& source_;
+  mutable std::mutex mutex_;
+  std::map<std::size_t, std::vector<void*>> free_;
+  AllocatorStatistics statistics_;
+};
+
+}  // namespace lockstep::device

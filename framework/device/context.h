@@ -1,0 +1,50 @@
+// Context: a rank's world as far as computing goes. Device, memory, streams, threads, randomness and
+// whether operations are recorded. One object per rank, passed along and never global, so that eight
+// ranks can live in one process.
+//
+// Used by the rank's own thread. Must outlive every tensor made from it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "framework/base/random.h"
+#include "framework/device/allocator.h"
+#include "framework/device/device.h"
+#include "framework/device/stream.h"
+
+namespace lockstep::device {
+
+class ThreadPool;
+
+class Context {
+ public:
+  virtual ~Context() = default;
+  Context() = default;
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  virtual Device device() const = 0;
+  virtual CachingAllocator& allocator() = 0;
+  virtual Stream& compute_stream() = 0;
+  // A further stream that runs beside the compute stream; `name` shows in debuggers and timelines.
+  virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
+  // The host threads that share this rank's work; a result never depends on their number.
+  virtual ThreadPool& threads() = 0;
+
+  base::RandomState& random() { return random_; }
+
+  // Whether operations record themselves for differentiation (see autograd/no_grad.h).
+  bool recording() const { return recording_; }
+  void set_recording(bool recording) { recording_ = recording; }
+
+ private:
+  base::RandomState random_;
+  bool recording_ = true;
+};
+
+}  // namespace lockstep::device
+
+namespace lockstep {
+using device::Context;
+}
