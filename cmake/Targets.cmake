@@ -1,5 +1,5 @@
-# lockstep_library(<name> [DEPENDS target...]): every .cpp directly in this folder and in the
-# folders named by FOLDERS. Targets are lockstep_<name>.
+# lockstep_library(<name> [DEPENDS target...] [FOLDERS folder...]): every .cpp directly in this folder
+# and in FOLDERS, without main.cpp. The target is lockstep_<name>.
 function(lockstep_library name)
   cmake_parse_arguments(arg "" "" "DEPENDS;FOLDERS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS *.cpp)
@@ -8,6 +8,10 @@ function(lockstep_library name)
     list(APPEND sources ${more})
   endforeach()
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
+  if(NOT sources)  # headers alone: an archive needs one object
+    set(sources ${CMAKE_CURRENT_BINARY_DIR}/headers_only.cpp)
+    file(CONFIGURE OUTPUT ${sources} CONTENT "")
+  endif()
   add_library(lockstep_${name} STATIC ${sources})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_options Threads::Threads fmt::fmt ${arg_DEPENDS})
   set_target_properties(lockstep_${name} PROPERTIES LINKER_LANGUAGE CXX)
