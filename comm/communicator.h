@@ -1,0 +1,149 @@
+// Communicator: the collectives of a group of ranks, the one interface that every backend implements.
+//
+// Rules for all backends:
+// - A collective is enqueued on a stream and returns a Work at once. On an inline stream it has run, on
+//   the calling thread, when the call returns. All ranks call the same collectives in the same order;
+//   all collectives of one communicator are enqueued on one stream at a time.
+// - The memory belongs to the caller and must stay valid and untouched until the Work is done.
+// - Ranks that disagree about a collective (kind, count, dtype, op, root, tag) all get a RankError naming
+//   both sides; never a wrong result, never a hang. Every wait has a deadline (Options::timeout) and
+//   looks at the group's abort flag. After an error the communicator is broken: each further call fails
+//   with the same error.
+// - Every rank receives the same bits from all_reduce, all_gather and broadcast.
+// - A world of one and a count of zero are valid and copy at most.
+//
+// Used from one thread at a time, except abort(), which any thread may call.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/memory/symmetric_buffer.h"
+#include "framework/base/dtype.h"
+#include "framework/base/error.h"
+#include "framework/device/device.h"
+#include "framework/device/stream.h"
+
+namespace lockstep::comm {
+
+enum class ReduceOp : std::uint8_t { sum, avg, max, min };
+std::string_view name_of(ReduceOp op);
+
+enum class CollectiveKind : std::uint8_t {
+  all_reduce, reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier, split
+};
+std::string_view name_of(CollectiveKind kind);
+
+// Typed memory: `count` elements of `dtype` at `data`.
+struct Range {
+  void* data = nullptr;
+  std::int64_t count = 0;
+  DType dtype = DType::float32;
+  std::size_t bytes() const { return static_cast<std::size_t>(count) * base::size_of(dtype); }
+};
+
+template <class T>
+Range range_of(std::span<T> elements) {
+  return {elements.data(), static_cast<std::int64_t>(elements.size()), base::dtype_of<T>()};
+}
+
+// What a collective is about, for the agreement check, error messages and timelines: "bucket 3".
+using Tag = std::uint32_t;
+inline constexpr Tag no_tag = 0xffffffffu;
+
+// A collective that was enqueued. A cheap handle; copies refer to the same collective.
+class Work {
+ public:
+  // When it ran; filled in when done. For timelines and the exposed-communication share.
+  struct Times {
+    device::Clock::time_point start, end;
+  };
+  class State;
+
+  Work() = default;  // done, without error
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  bool done() const;
+  // The host waits until it is done; throws what the collective failed with. The collective's own
+  // timeout ends it, so this needs none.
+  void wait() const;
+  // Work enqueued on `stream` later waits for it; errors surface at the next wait() on the host.
+  void wait_on(Stream& stream) const;
+  Times times() const;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+struct Capabilities {
+  std::vector<DType> dtypes;
+  std::vector<ReduceOp> ops;
+  std::vector<CollectiveKind> collectives;
+  std::vector<DeviceKind> devices;
+  // Gradients should live in memory from `addressable_memory()`, where peers read them in place.
+  bool wants_addressable_memory = false;
+};
+
+enum class AgreementCheck : std::uint8_t { every, plan, off };  // comm.check
+
+struct CommunicatorOptions {
+  std::chrono::milliseconds timeout{60'000};        // comm.timeout: of one collective
+  std::string algorithm = "auto";                   // comm.algorithm
+  AgreementCheck check = AgreementCheck::every;     // comm.check
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual std::string_view backend() const = 0;  // "ring", "gloo", ...
+  virtual const Capabilities& capabilities() const = 0;
+
+  // In place: `data` is reduced over all ranks.
+  virtual Work all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag = no_tag) = 0;
+  // In place at `root`; what the other ranks' memory holds afterwards is unspecified.
+  virtual Work reduce(Range data, ReduceOp op, int root, Stream& stream, Tag tag = no_tag) = 0;
+  // `data` has size() slices as slice_of() cuts it; rank r's slice holds the result afterwards, the
+  // others are unspecified.
+  virtual Work reduce_scatter(Range data, ReduceOp op, Stream& stream, Tag tag = no_tag) = 0;
+  // In place: each rank gives its own slice of `data`, all get the whole.
+  virtual Work all_gather(Range data, Stream& stream, Tag tag = no_tag) = 0;
+  virtual Work broadcast(Range data, int root, Stream& stream, Tag tag = no_tag) = 0;
+  // `send` and `receive` have size() equal slices (counts divisible by size()); slice j of rank i's
+  // `send` lands in slice i of rank j's `receive`. They must not overlap.
+  virtual Work all_to_all(Range send, Range receive, Stream& stream, Tag tag = no_tag) = 0;
+  virtual Work barrier(Stream& stream) = 0;
+
+  // A communicator of those ranks that give the same `color`, ordered by (key, rank). Blocking; called
+  // by all. `color` < 0 takes no part and gets nullptr.
+  virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
+
+  // Memory that every rank of the group can address; collective, the same size on all ranks. nullptr
+  // where the backend has none.
+  virtual std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) = 0;
+
+  // Ends every wait of every rank that can be reached, now and later, with RankError(rank, cause). The
+  // first cause wins.
+  virtual void abort(int rank, const std::string& cause) = 0;
+};
+
+// The slice of `count` elements that belongs to `rank` of `size`: contiguous, differing by at most one
+// element in length: [count * rank / size, count * (rank + 1) / size).
+struct Slice {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+};
+Slice slice_of(std::int64_t count, int rank, int size);
+
+}  // namespace lockstep::comm
