@@ -1,11 +1,14 @@
 // Module: a piece of a model that owns parameters, buffers and other modules.
 //
-// Names come from registration and are joined by dots: "hidden.0.weight". A module belongs to one rank.
+// Names come from registration and are joined by dots: "hidden.0.weight". A module belongs to one
+// rank.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -14,8 +17,8 @@
 
 namespace lockstep::nn {
 
-// Writes the first values of a parameter, drawing from `stream`, which is keyed by the run's seed and
-// the parameter's full name: the same weights on every rank and for every world size.
+// Writes the first values of a parameter, drawing from `stream`, which is keyed by the run's seed
+// and the parameter's full name: the same weights on every rank and for every world size.
 using Initializer = std::function<void(const Tensor& value, const base::RandomStream& stream)>;
 
 struct NamedParameter {
@@ -39,21 +42,33 @@ class Module {
   virtual Variable forward(const Variable& x) = 0;
   Variable operator()(const Variable& x) { return forward(x); }
 
-  // In order of registration, depth first. A parameter reached by two names (tied weights) is listed
-  // once, under the first.
+  // Depth first: a module's own, then those of its modules, each in order of registration. Names
+  // are relative to this module. A parameter reached by two names (tied weights) is listed once,
+  // under the first; so are the parameters and buffers of a module that is registered twice.
   std::vector<NamedParameter> named_parameters() const;
   std::vector<NamedBuffer> named_buffers() const;
   std::int64_t parameter_count() const;
 
-  // Fills every parameter by its initializer. Deterministic in (seed, name).
+  // Calls visit(name, module) for this module (its name is empty) and all below it, in the same
+  // order.
+  using Visitor = std::function<void(const std::string& name, Module& module)>;
+  void for_each_module(const Visitor& visit);
+
+  // Fills every parameter by its initializer. Call it on the root: a value is a function of the
+  // seed, the parameter's name and the element's index alone.
   void initialize(std::uint64_t seed);
 
-  // Training mode (the default) or evaluation; dropout and batch norm ask.
+  // Training mode (the default) or evaluation, of this module and all below it; dropout and batch
+  // norm ask.
   void train(bool on = true);
   bool training() const { return training_; }
+  // This module's full name within the model it was registered in; empty for the root.
+  const std::string& path() const { return path_; }
 
  protected:
-  Variable register_parameter(const std::string& name, const Tensor& value, Initializer initializer);
+  // Names are not empty, contain no dot and are unique within the module (UsageError).
+  Variable register_parameter(const std::string& name, const Tensor& value,
+                              Initializer initializer);
   // A second name for a parameter that another module owns (tied weights).
   void register_tied(const std::string& name, const Variable& parameter);
   Tensor register_buffer(const std::string& name, const Tensor& value);
@@ -62,17 +77,24 @@ class Module {
     add_module(name, module);
     return module;
   }
-  // This module's full name within the model; known after initialize() or named_parameters() of the root.
-  const std::string& path() const { return path_; }
 
  private:
   struct Owned {
     std::string name;
     Variable variable;
-    Initializer initializer;
+    Initializer initializer;  // empty for a tied name
   };
+  struct Found {
+    std::string name;
+    const Owned* owned;  // the owner's, also when a tied name came first
+  };
+  void check_new_name(const std::string& name) const;
   void add_module(const std::string& name, std::shared_ptr<Module> module);
-  void set_path(const std::string& path);
+  // `Self` is Module or const Module; each module is visited once, under its first name.
+  template <class Self, class Visit>
+  static void walk(Self& module, const std::string& name, std::unordered_set<const Module*>& seen,
+                   const Visit& visit);
+  std::vector<Found> find_parameters() const;
 
   std::string path_;
   bool training_ = true;
