@@ -1,7 +1,7 @@
 // The exception types of Lockstep.
 //
-// A message names the thing, the value found and what was expected. train/exit_code.h maps each type
-// to the exit code of the program; nothing else interprets the type of an error.
+// A message names the thing, the value found and what was expected. train/exit_code.h maps each
+// type to the exit code of the program; nothing else interprets the type of an error.
 #pragma once
 
 #include <stdexcept>
@@ -43,7 +43,8 @@ class StartupError : public Error {
   using Error::Error;
 };
 
-// A rank was lost, is stuck or is out of step. `rank()` is the one at fault, -1 where it is not known.
+// A rank was lost, is stuck or is out of step. `rank()` is the one at fault, -1 where it is not
+// known.
 class RankError : public Error {
  public:
   RankError(int rank, const std::string& message) : Error(message), rank_(rank) {}

@@ -1,8 +1,8 @@
 // Log lines of one rank, through spdlog. An object that is passed along: eight ranks of one process
 // have eight.
 //
-// Thread-safe. A line of the launcher or of rank 0 that concerns the whole run carries no rank; a line
-// about one rank starts with "rank N:".
+// Thread-safe. A line of the launcher or of rank 0 that concerns the whole run carries no rank; a
+// line about one rank starts with "rank N:".
 #pragma once
 
 #include <fmt/core.h>
@@ -21,26 +21,31 @@ enum class LogLevel { debug, info, warning, error, off };
 
 class Log {
  public:
-  // Lines go to stderr (warnings and errors) and stdout (the rest), and to `file` unless it is empty
-  // (appended). `prefix` stands before each message.
-  explicit Log(LogLevel level = LogLevel::info, std::string prefix = "", const std::string& file = "");
+  // Lines go to stderr (warnings and errors) and stdout (the rest), and to `file` unless it is
+  // empty (appended). `prefix` stands before each message.
+  explicit Log(LogLevel level = LogLevel::info, std::string prefix = "",
+               const std::string& file = "");
   static Log silent() { return Log(LogLevel::off); }
 
   template <class... Args>
   void debug(fmt::format_string<Args...> format, Args&&... args) const {
-    if (level_ <= LogLevel::debug) write(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
+    if (level_ <= LogLevel::debug)
+      write(LogLevel::debug, fmt::format(format, std::forward<Args>(args)...));
   }
   template <class... Args>
   void info(fmt::format_string<Args...> format, Args&&... args) const {
-    if (level_ <= LogLevel::info) write(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
+    if (level_ <= LogLevel::info)
+      write(LogLevel::info, fmt::format(format, std::forward<Args>(args)...));
   }
   template <class... Args>
   void warning(fmt::format_string<Args...> format, Args&&... args) const {
-    if (level_ <= LogLevel::warning) write(LogLevel::warning, fmt::format(format, std::forward<Args>(args)...));
+    if (level_ <= LogLevel::warning)
+      write(LogLevel::warning, fmt::format(format, std::forward<Args>(args)...));
   }
   template <class... Args>
   void error(fmt::format_string<Args...> format, Args&&... args) const {
-    if (level_ <= LogLevel::error) write(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
+    if (level_ <= LogLevel::error)
+      write(LogLevel::error, fmt::format(format, std::forward<Args>(args)...));
   }
 
   LogLevel level() const { return level_; }

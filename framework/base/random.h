@@ -1,8 +1,9 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers:
-// as easy as 1, 2, 3", SC 2011).
+// Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011).
 //
-// A draw is a pure function of what it is for: (seed, purpose, step, position). Nothing here has state
-// and nothing knows the rank, so any rank, thread or device computes the same value for the same draw.
+// A draw is a pure function of what it is for: (seed, purpose, step, position). Nothing here has
+// state and nothing knows the rank, so any rank, thread or device computes the same value for the
+// same draw.
 #pragma once
 
 #include <array>
@@ -18,10 +19,9 @@ inline PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
-    counter = {static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0],
-               static_cast<std::uint32_t>(p1),
-               static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1],
-               static_cast<std::uint32_t>(p0)};
+    counter = {
+        static_cast<std::uint32_t>(p1 >> 32) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(p1),
+        static_cast<std::uint32_t>(p0 >> 32) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(p0)};
     key[0] += 0x9E3779B9u;
     key[1] += 0xBB67AE85u;
   }
@@ -48,8 +48,10 @@ class RandomStream {
   // Word `index` of the stream: word (index mod 4) of block (0, index / 4).
   std::uint32_t bits(std::uint64_t index) const { return block(0, index / 4)[index % 4]; }
   float uniform(std::uint64_t index) const { return uniform_from_bits(bits(index)); }
-  double normal(std::uint64_t index) const;  // Box-Muller on the words 2*index, 2*index+1 of block (1, .)
-  // Unbiased integer in [0, bound) (Lemire's method with rejection, further words from other blocks).
+  double normal(
+      std::uint64_t index) const;  // Box-Muller on the words 2*index, 2*index+1 of block (1, .)
+  // Unbiased integer in [0, bound) (Lemire's method with rejection, further words from other
+  // blocks).
   std::uint64_t below(std::uint64_t bound, std::uint64_t index) const;
 
   PhiloxKey key() const { return key_; }

@@ -22,7 +22,9 @@ class Shape {
   std::int64_t& operator[](int axis) { return extents_[static_cast<std::size_t>(axis)]; }
   std::int64_t back() const { return (*this)[rank_ - 1]; }
   std::int64_t count() const;  // product of the extents; 1 for a scalar
-  std::span<const std::int64_t> extents() const { return {extents_.data(), static_cast<std::size_t>(rank_)}; }
+  std::span<const std::int64_t> extents() const {
+    return {extents_.data(), static_cast<std::size_t>(rank_)};
+  }
   bool operator==(const Shape& other) const;
 
   // -1 counts from the end; throws UsageError when out of range.
