@@ -25,15 +25,16 @@ class Allocator {
 };
 
 struct AllocatorStatistics {
-  std::uint64_t requests = 0;        // calls of allocate()
-  std::uint64_t source_requests = 0; // those that went to the source: none in a steady training step
+  std::uint64_t requests = 0;  // calls of allocate()
+  std::uint64_t source_requests =
+      0;  // those that went to the source: none in a steady training step
   std::size_t bytes_in_use = 0;
-  std::size_t bytes_reserved = 0;    // held from the source, in use or cached
+  std::size_t bytes_reserved = 0;  // held from the source, in use or cached
   std::size_t peak_bytes_in_use = 0;
 };
 
 // Keeps freed blocks by size class (powers of two, four steps to each doubling) and hands them out
-// again. The source must outlive it; so must this the buffers taken from it.
+// again. The source must outlive it; it must outlive the buffers taken from it.
 class CachingAllocator final : public Allocator {
  public:
   explicit CachingAllocator(Allocator& source) : source_(source) {}
@@ -41,17 +42,30 @@ class CachingAllocator final : public Allocator {
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
+  // When the source has no more, gives what is cached back to it and tries once again.
   void* allocate(std::size_t bytes) override;
-  void deallocate(void* pointer, std::size_t bytes) noexcept override;
+  void deallocate(void* pointer,
+                  std::size_t bytes) noexcept override;  // `bytes` as it was allocated
   AllocatorStatistics statistics() const;
   void release_cached();
 
+  // The size of the block that serves a request; at least `bytes`, by at most a quarter or
+  // `alignment` more.
   static std::size_t size_class(std::size_t bytes);
 
  private:
+  struct SizeClass {
+    std::vector<void*> free;
+    std::size_t blocks =
+        0;  // in use or free; `free` has capacity for all, so that freeing cannot fail
+  };
+
+  void* allocate_from_source(std::size_t size, SizeClass& size_class);
+  void release_cached_locked() noexcept;
+
   Allocator& source_;
   mutable std::mutex mutex_;
-  std::map<std::size_t, std::vector<void*>> free_;
+  std::map<std::size_t, SizeClass> classes_;
   AllocatorStatistics statistics_;
 };
 

@@ -1,5 +1,6 @@
-// Buffer: a shared, untyped block of device memory. Copies of a Buffer share the block; the last one
-// gives it back to its allocator, which must outlive it. The counter is thread-safe, the bytes are not.
+// Buffer: a shared, untyped block of device memory. Copies of a Buffer share the block; the last
+// one gives it back to its allocator, which must outlive it. The counter is thread-safe, the bytes
+// are not.
 #pragma once
 
 #include <cstddef>

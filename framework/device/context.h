@@ -1,6 +1,6 @@
-// Context: a rank's world as far as computing goes. Device, memory, streams, threads, randomness and
-// whether operations are recorded. One object per rank, passed along and never global, so that eight
-// ranks can live in one process.
+// Context: a rank's world as far as computing goes. Device, memory, streams, threads, randomness
+// and whether operations are recorded. One object per rank, passed along and never global, so that
+// eight ranks can live in one process.
 //
 // Used by the rank's own thread. Must outlive every tensor made from it.
 #pragma once

@@ -47,8 +47,9 @@ class Stream {
   // enqueue, record and wait are called by the stream's owner only.
   virtual void enqueue(std::function<void()> task) = 0;
   virtual Event record() = 0;
-  virtual void wait(const Event& event) = 0;  // work enqueued later waits for `event`; the host does not
-  virtual void synchronize() = 0;             // the host waits for everything enqueued so far
+  virtual void wait(
+      const Event& event) = 0;     // work enqueued later waits for `event`; the host does not
+  virtual void synchronize() = 0;  // the host waits for everything enqueued so far
   virtual bool is_inline() const { return false; }
 };
 

@@ -1,5 +1,5 @@
-// The threads that share one rank's CPU work. With one thread nothing is started and everything runs on
-// the caller.
+// The threads that share one rank's CPU work. With one thread nothing is started and everything
+// runs on the caller.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ class ThreadPool {
 
   int size() const { return size_; }
 
-  // Calls body(i) once for each i in [0, count), the caller taking part, and returns when all are done.
-  // Which thread runs which i is not fixed, so a body must not depend on it. The first exception is
-  // rethrown. One caller at a time.
+  // Calls body(i) once for each i in [0, count), the caller taking part, and returns when all are
+  // done. Which thread runs which i is not fixed, so a body must not depend on it. The first
+  // exception is rethrown. One caller at a time.
   template <class Body>
   void for_each(std::int64_t count, Body&& body) {
     if (size_ == 1 || count == 1) {

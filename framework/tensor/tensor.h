@@ -1,7 +1,7 @@
 // Tensor: an element type and a strided view on a Buffer. A value type: copies share the memory.
 //
-// Views (reshape, transpose, slice, expand) share it too and cost no copy. Strides are in elements and
-// may be 0 (an expanded axis). A Tensor is used by the thread of its Context.
+// Views (reshape, transpose, slice, expand) share it too and cost no copy. Strides are in elements
+// and may be 0 (an expanded axis). A Tensor is used by the thread of its Context.
 #pragma once
 
 #include <span>
@@ -21,7 +21,8 @@ class Tensor {
 
   // Contiguous, elements not initialised.
   static Tensor empty(Context& context, const Shape& shape, DType dtype = DType::float32);
-  // On memory that exists; `offset` in elements, contiguous from there. Throws UsageError if too small.
+  // On memory that exists; `offset` in elements, contiguous from there. Throws UsageError if too
+  // small.
   static Tensor on_buffer(Context& context, Buffer buffer, std::int64_t offset, const Shape& shape,
                           DType dtype);
   template <class T>
@@ -47,9 +48,12 @@ class Tensor {
   const Buffer& buffer() const { return buffer_; }
   std::int64_t offset() const { return offset_; }
   bool is_contiguous() const;
-  bool shares_memory_with(const Tensor& other) const { return buffer_.data() == other.buffer_.data(); }
+  // Whether both are views on one buffer.
+  bool shares_memory_with(const Tensor& other) const {
+    return buffer_.data() != nullptr && buffer_.data() == other.buffer_.data();
+  }
 
-  // Address of the first element, on the device.
+  // Address of the first element, on the device. Const is the handle, not the memory.
   void* data() const;
   template <class T>
   T* data() const {
@@ -65,7 +69,7 @@ class Tensor {
   // The only element of a tensor of one element on the CPU.
   template <class T>
   T item() const {
-    if (count() != 1) throw UsageError("item(): the tensor has shape " + base::to_string(shape_) + ", expected one element");
+    require_one_element();
     return *data<T>();
   }
 
@@ -79,7 +83,9 @@ class Tensor {
 
  private:
   void require_dtype(DType expected) const;
+  void require_host() const;
   void require_host_contiguous() const;
+  void require_one_element() const;
 
   Buffer buffer_;
   Context* context_ = nullptr;

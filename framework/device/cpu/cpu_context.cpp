@@ -1,0 +1,33 @@
+#include "framework/device/cpu/cpu_context.h"
+
+#include "framework/device/thread_pool.h"
+
+namespace lockstep::device {
+namespace {
+
+class CpuContext final : public Context {
+ public:
+  explicit CpuContext(int threads)
+      : allocator_(host_allocator()), compute_stream_(make_inline_stream()), threads_(threads) {}
+
+  Device device() const override { return {}; }
+  CachingAllocator& allocator() override { return allocator_; }
+  Stream& compute_stream() override { return *compute_stream_; }
+  std::unique_ptr<Stream> make_stream(const std::string& name) override {
+    return make_thread_stream(name);
+  }
+  ThreadPool& threads() override { return threads_; }
+
+ private:
+  CachingAllocator allocator_;
+  std::unique_ptr<Stream> compute_stream_;
+  ThreadPool threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<Context> make_cpu_context(int threads) {
+  return std::make_unique<CpuContext>(threads);
+}
+
+}  // namespace lockstep::device
