@@ -48,8 +48,8 @@ struct Range {
   std::size_t bytes() const { return static_cast<std::size_t>(count) * base::size_of(dtype); }
 };
 
-template <class T>
-Range range_of(std::span<T> elements) {
+template <class T, std::size_t Extent>
+Range range_of(std::span<T, Extent> elements) {
   return {elements.data(), static_cast<std::int64_t>(elements.size()), base::dtype_of<T>()};
 }
 
