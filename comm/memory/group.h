@@ -1,17 +1,21 @@
 // Group: ranks on one host that share memory. The ground under the own collectives.
 //
-// Made by make_thread_groups() for ranks that are threads of one process, or by make_process_group()
-// for ranks that are processes. Everything above is written once against this class.
+// Made by make_thread_groups() for ranks that are threads of one process, or by
+// make_process_group() for ranks that are processes. Everything above is written once against this
+// class.
+//
+// allocate() is called from one thread of a rank at a time; the rest is thread-safe.
 #pragma once
 
-#include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "comm/memory/signal.h"
 #include "comm/memory/symmetric_buffer.h"
 #include "comm/store/store.h"
 #include "framework/base/error.h"
@@ -19,34 +23,76 @@
 
 namespace lockstep::comm {
 
-// How long a waiting rank spins before it sleeps. With more ranks than cores spinning only takes time
-// from the rank that is waited for.
+// How a waiting rank passes the time: it polls `spins` times, then yields the processor `yields`
+// times between looks, then sleeps. With more ranks than cores spinning only takes time from the
+// rank that is waited for.
 struct WaitPolicy {
   int spins = 0;
-  static WaitPolicy for_ranks(int ranks_on_this_host);  // looks at the cores this process may use
+  int yields = 0;
+  // Looks at the cores this process may use.
+  static WaitPolicy for_ranks(int ranks_on_this_host);
 };
+
+struct ControlBlock;  // comm/memory/control_block.h
 
 class Group {
  public:
   virtual ~Group() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
 
-  // Collective; zeroed; every page reserved (a shortage is a StartupError naming needed and available
-  // bytes, never a later bus error).
-  virtual std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes) = 0;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
 
-  // Waits until `ready(word.load(acquire))`. `word` lies in memory of this group. Throws RankError when
-  // the group was aborted (its first cause) or the deadline passed (naming `suspect` and `what`).
-  // A writer stores with release and then calls wake().
-  virtual void wait(const std::atomic<std::uint32_t>& word, const std::function<bool(std::uint32_t)>& ready,
-                    device::Deadline deadline, int suspect, const std::function<std::string()>& what) = 0;
-  virtual void wake(std::atomic<std::uint32_t>& word) = 0;
+  // Collective; the same size on every rank (RankError naming both otherwise). Zeroed,
+  // page-aligned, every page reserved: a shortage is a StartupError naming needed and available
+  // bytes on every rank, never a later bus error. RankError naming a rank that does not come before
+  // the deadline.
+  virtual std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes,
+                                                    device::Deadline deadline) = 0;
 
-  // The first cause wins; ends every wait of every rank, now and later. Callable from any thread.
-  virtual void abort(int rank, const std::string& cause) = 0;
-  virtual bool aborted() const = 0;
-  virtual void throw_if_aborted() const = 0;
+  // Waits until `ready(value of the signal)`, with acquire. `signal` lies in memory of this group.
+  // Throws RankError with the first cause when the group was aborted, and `late()`, which makes a
+  // RankError, when the deadline passed. A condition that already holds returns at once, aborted or
+  // not. Writers use post(signal, value). Allocates nothing unless it throws.
+  template <class Ready, class Late>
+  void wait(Signal& signal, Ready&& ready, device::Deadline deadline, Late&& late) const {
+    std::uint32_t seen = signal.value.load(std::memory_order_acquire);
+    for (int look = 0; !ready(seen); ++look) {
+      if (look < policy_.spins)
+        cpu_relax();
+      else if (!rest(signal, seen, look - policy_.spins, deadline))
+        throw late();
+      seen = signal.value.load(std::memory_order_acquire);
+    }
+  }
+
+  // The first cause wins; ends every wait of every rank, now and later. `rank` is the one at fault,
+  // -1 where it is not known; a text longer than the control block holds is cut.
+  void abort(int rank, const std::string& cause);
+  bool aborted() const;
+  void throw_if_aborted() const;
+
+  // For tests and measurements.
+  void set_wait_policy(WaitPolicy policy) { policy_ = policy; }
+
+ protected:
+  // `control` lies in memory of the group and outlives this object.
+  Group(int rank, int size, ControlBlock& control)
+      : control_(control), rank_(rank), size_(size), policy_(WaitPolicy::for_ranks(size)) {}
+
+  ControlBlock& control_;
+
+ private:
+  // One step of a wait that has spun enough: gives the processor away or sleeps a bounded while.
+  // False when the deadline has passed; throws when the group was aborted.
+  bool rest(Signal& signal, std::uint32_t seen, int look, device::Deadline deadline) const;
+
+  int rank_;
+  int size_;
+  WaitPolicy policy_;
+  std::mutex abort_mutex_;
+  bool has_given_cause_ = false;
 };
 
 // One Group for each rank, all in this process.
@@ -54,7 +100,7 @@ std::vector<std::unique_ptr<Group>> make_thread_groups(int size);
 
 // Collective over the ranks of the store; `prefix` separates groups that share a store. Throws
 // StartupError naming the ranks that are missing after `start_timeout`.
-std::unique_ptr<Group> make_process_group(Store& store, const std::string& prefix, int rank, int size,
-                                          std::chrono::milliseconds start_timeout);
+std::unique_ptr<Group> make_process_group(Store& store, const std::string& prefix, int rank,
+                                          int size, std::chrono::milliseconds start_timeout);
 
 }  // namespace lockstep::comm

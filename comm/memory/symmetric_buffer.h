@@ -1,8 +1,9 @@
-// SymmetricBuffer: memory that every rank of a host allocates in the same size and that every rank of
-// the host can address.
+// SymmetricBuffer: memory that every rank of a host allocates in the same size and that every rank
+// of the host can address.
 //
-// Ranks may be threads of one process (plain memory), processes (anonymous shared memory, a memfd passed
-// over a Unix socket: nothing with a name is left behind by a crash), later processes with a GPU each.
+// Ranks may be threads of one process (plain memory), processes (anonymous shared memory, a memfd
+// passed over a Unix socket: nothing with a name is left behind by a crash), later processes with a
+// GPU each.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,11 @@
 // Store: the key-value store through which ranks find each other. Keys are written once.
 //
-// Implementations: in one process (threads), a client of a server over TCP or a Unix socket. Thread-safe.
+// Implementations: in one process (threads), a client of a server over TCP or a Unix socket.
+// Thread-safe.
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,8 +38,8 @@ class StoreServer {
 
   void serve(int connected_socket);  // takes ownership
   // Listens on host:port; port 0 takes a free one. Returns the port. Strangers that do not give the
-  // greeting with `secret` in time are dropped without anyone waiting for them. StartupError names port
-  // and reason when it is taken.
+  // greeting with `secret` in time are dropped without anyone waiting for them. StartupError names
+  // port and reason when it is taken.
   int listen(const std::string& host, int port, const std::string& secret);
 
  private:

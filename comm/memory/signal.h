@@ -1,0 +1,46 @@
+// Signal: a word in memory that ranks share, on which a rank can wait for another.
+//
+// Waiting is a shared futex with a deadline: std::atomic::wait is private to a process and has
+// none. A zeroed Signal is valid, so it may be laid into fresh group memory as it is. Nothing in it
+// is ever held, so a rank that is killed at any instruction leaves it usable.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "framework/device/stream.h"
+
+namespace lockstep::comm {
+
+struct alignas(8) Signal {
+  std::atomic<std::uint32_t> value{0};
+  // How many ranks may be asleep on `value`; lets the writer skip the system call when it is 0. A
+  // sleeper that is killed leaves it too high, which costs needless wake-ups and nothing else.
+  std::atomic<std::uint32_t> sleepers{0};
+};
+static_assert(sizeof(Signal) == 8 && std::atomic<std::uint32_t>::is_always_lock_free);
+
+// Tells the processor that this is a spinning wait.
+inline void cpu_relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield" ::: "memory");
+#endif
+}
+
+// Sleeps while `signal.value` is `seen`, until woken or until `until`. May return early.
+void sleep_on(Signal& signal, std::uint32_t seen, device::Deadline until);
+
+// Wakes every rank asleep on `signal`; a system call.
+void wake_sleepers(Signal& signal);
+
+// Stores `value` with release and wakes whoever sleeps on the signal.
+inline void post(Signal& signal, std::uint32_t value) {
+  // Sequentially consistent on both sides: either this reads the sleeper's count, or the sleeper's
+  // last look before sleeping reads the new value.
+  signal.value.store(value, std::memory_order_seq_cst);
+  if (signal.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(signal);
+}
+
+}  // namespace lockstep::comm
