@@ -1,10 +1,10 @@
 // The backward pass.
 //
 // Eager tape, re-entrant per rank: all state of a backward lives in the call. Nodes run when the
-// gradient of their output is complete; each is freed as soon as it ran. For each leaf the engine counts
-// its uses on this tape and announces the leaf exactly once, after the whole backward of the op that
-// made the last contribution has been enqueued: ready means that the count of remaining uses reached
-// zero, not that a traversal order came by.
+// gradient of their output is complete; each is freed as soon as it ran. For each leaf the engine
+// counts its uses on this tape and announces the leaf exactly once, after the whole backward of the
+// op that made the last contribution has been enqueued: ready means that the count of remaining
+// uses reached zero, not that a traversal order came by.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,21 @@
 namespace lockstep::autograd {
 
 // Elements [begin, end) of a leaf's gradient are final.
-using GradientReady = std::function<void(const Variable& leaf, std::int64_t begin, std::int64_t end)>;
+using GradientReady =
+    std::function<void(const Variable& leaf, std::int64_t begin, std::int64_t end)>;
 
 struct BackwardOptions {
   GradientReady on_gradient_ready;
-  // True adds to the gradients that leaves already have (later micro-batches of an accumulation); false
-  // overwrites them.
+  // True adds to the gradients that leaves already have (later micro-batches of an accumulation);
+  // false overwrites them.
   bool accumulate = false;
   // What the gradient of the output is: every element of it.
   double seed_gradient = 1.0;
 };
 
-// Gradients of a scalar (one element) with respect to every leaf that requires one. Throws UsageError:
-// output not a scalar, nothing to differentiate, graph already consumed by an earlier backward.
+// Gradients of a scalar (one element) with respect to every leaf that requires one. Throws
+// UsageError: output not a scalar, nothing to differentiate, graph already consumed by an earlier
+// backward.
 void backward(const Variable& output, const BackwardOptions& options = {});
 
 }  // namespace lockstep::autograd

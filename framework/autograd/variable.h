@@ -1,4 +1,7 @@
 // Variable: a tensor in the graph of a computation. A cheap handle; copies are the same variable.
+//
+// Used by the thread of its Context. Misuse throws UsageError: any access to an undefined variable,
+// leaf-only members called on the result of an op, a value or gradient of another shape or dtype.
 #pragma once
 
 #include <memory>
@@ -26,12 +29,14 @@ class Variable {
   bool is_leaf() const;
   const std::string& name() const;
 
-  // Of a leaf: its gradient, undefined before the first backward that reaches it. A backward writes it
-  // (or adds to it, see BackwardOptions) in place when it is already defined, which is how gradients
-  // land in a ParameterArena.
+  // Of a leaf: its gradient, undefined before the first backward that reaches it. A backward writes
+  // it (or adds to it, see BackwardOptions) in place when it is already defined, which is how
+  // gradients land in a ParameterArena. set_grad takes contiguous memory of the value's shape and
+  // dtype, or an undefined tensor to drop the gradient.
   const Tensor& grad() const;
   void set_grad(Tensor grad);
-  // Moves a leaf's value to other memory of the same shape and dtype; the contents are the caller's affair.
+  // Moves a leaf's value to other memory of the same shape and dtype; the contents are the caller's
+  // affair.
   void set_value(Tensor value);
   void set_requires_grad(bool requires_grad);  // freezing; leaves only
 
@@ -47,6 +52,9 @@ class Variable {
  private:
   friend class Engine;
   struct State;
+  State& state() const;
+  State& leaf_state(const char* what) const;
+
   std::shared_ptr<State> state_;
 };
 

@@ -1,7 +1,8 @@
 // All differentiable operations.
 //
-// Each is a free function on Variables, written once for every device, in a file of its own beside its
-// gradient. Shape and dtype mistakes throw UsageError naming the op, the operand and the shapes.
+// Each is a free function on Variables, written once for every device, in a file of its own beside
+// its gradient. Shape and dtype mistakes throw UsageError naming the op, the operand and the
+// shapes.
 #pragma once
 
 #include "framework/ops/activation.h"
