@@ -1,5 +1,5 @@
-// Worker: one rank as the launcher started it, a process or a thread. What a rank's code may know about
-// its surroundings.
+// Worker: one rank as the launcher started it, a process or a thread. What a rank's code may know
+// about its surroundings.
 #pragma once
 
 #include <chrono>
@@ -15,26 +15,40 @@ namespace lockstep::train {
 
 class Worker {
  public:
+  // Keeps a callback registered; destroying it waits for a call in progress.
+  using Subscription = std::shared_ptr<void>;
+  using OnAbort = std::function<void(int rank, const std::string& cause)>;
+
   virtual ~Worker() = default;
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
   virtual comm::Store& store() = 0;
 
-  // The ranks of this host as a group that shares memory. Collective; each call makes a group of its own.
-  // Once the launcher learns that a rank was lost, every group made here is aborted with that cause.
-  virtual std::unique_ptr<comm::Group> join(const std::string& name, std::chrono::milliseconds start_timeout) = 0;
+  // The ranks of this host as a group that shares memory. Collective; each name once. StartupError
+  // names the ranks that did not come in time.
+  virtual std::unique_ptr<comm::Group> join(const std::string& name,
+                                            std::chrono::milliseconds start_timeout) = 0;
 
-  // Whether the user asked the run to stop (SIGINT, SIGTERM). Ranks see it at different moments, so they
-  // must agree on the step at which to stop.
+  // Calls `abort`, from another thread, once the launcher learns that a rank failed or was lost; at
+  // once if it has already. Meant for Communicator::abort and Group::abort. The subscription must
+  // go before what it aborts: declare it after the communicator.
+  [[nodiscard]] virtual Subscription on_abort(OnAbort abort) = 0;
+
+  // Whether the user asked the run to stop (SIGINT, SIGTERM). Ranks see it at different moments, so
+  // they must agree on the step at which to stop.
   virtual bool stop_requested() const = 0;
 
-  // Where this rank is, for the messages about a rank that was lost or is stuck.
+  // The update this rank works on, from 0; for the messages about a rank that was lost or is stuck.
+  // -1 until a rank has reported one.
   virtual void report_step(std::int64_t step) = 0;
   virtual std::int64_t step_of(int rank) const = 0;
 
-  // Says that this rank failed for a reason of its own, before it throws. The first report of a run is
-  // its first cause, which the launcher prints last and takes the exit code from.
-  virtual void report_failure(int exit_code, const std::string& message) = 0;
+  // Says that this rank failed for a reason of its own. Only needed where the error takes a while
+  // to reach the end of the rank's code: an exception that leaves it is reported by itself. The
+  // first report of a run is its first cause, which the launcher prints last and takes the exit
+  // code from. A RankError that names another rank accuses that one, whose own report then comes
+  // first.
+  virtual void report_failure(const std::exception& error) = 0;
 };
 
 }  // namespace lockstep::train
