@@ -1,17 +1,21 @@
 // The numeric kernels, one interface for every kind of device.
 //
 // Common rules:
-// - Outputs are allocated by the caller with the right shape and dtype; ops/ checks what a user can get
+// - Outputs are allocated by the caller with the right shape and dtype; ops/ checks what a user can
+// get
 //   wrong, a kernel only what it relies on itself (UsageError).
 // - Work is enqueued on the context's compute stream (which on the CPU runs at once).
-// - float32 and float64 everywhere unless said otherwise; bfloat16 and float16 are storage, served by
+// - float32 and float64 everywhere unless said otherwise; bfloat16 and float16 are storage, served
+// by
 //   copy() only.
 // - `accumulate` false writes the output (which may be uninitialised memory), true adds to it.
-// - A result depends on shapes and values alone: never on the number of threads, addresses or timing.
+// - A result depends on shapes and values alone: never on the number of threads, addresses or
+// timing.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "framework/base/random.h"
 #include "framework/tensor/tensor.h"
@@ -56,7 +60,8 @@ class Kernels {
   // out = x converted to out's dtype; x is broadcast to out's shape. Any dtypes, any strides.
   virtual void copy(const Tensor& x, const Tensor& out) const = 0;
 
-  // --- Elementwise; any strides, inputs broadcast to the output's shape ---------------------------
+  // --- Elementwise; any strides, inputs broadcast to the output's shape
+  // ---------------------------
   virtual void unary(Unary op, const Tensor& x, const Tensor& out) const = 0;
   // grad_x (+)= grad_y * f'(x), given x and y = f(x). May alias grad_y when not accumulating.
   virtual void unary_backward(Unary op, const Tensor& x, const Tensor& y, const Tensor& grad_y,
@@ -64,14 +69,14 @@ class Kernels {
   virtual void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) const = 0;
   // out = alpha * x + beta * out; with beta == 0 `out` is not read.
   virtual void axpby(double alpha, const Tensor& x, double beta, const Tensor& out) const = 0;
-  // out (+)= alpha * a * b, elementwise, summed over the axes in which `out` is broadcast against a * b
-  // (as sum_to does). The gradient of a product without a temporary.
+  // out (+)= alpha * a * b, elementwise, summed over the axes in which `out` is broadcast against a
+  // * b (as sum_to does). The gradient of a product without a temporary.
   virtual void multiply_sum_to(double alpha, const Tensor& a, const Tensor& b, const Tensor& out,
                                bool accumulate) const = 0;
 
   // --- Reductions -------------------------------------------------------------------------------
-  // out (+)= alpha * x summed over every axis in which out's extent is 1 (out is aligned at the last
-  // axis and may have fewer axes): the gradient of a broadcast, and sum and mean over axes.
+  // out (+)= alpha * x summed over every axis in which out's extent is 1 (out is aligned at the
+  // last axis and may have fewer axes): the gradient of a broadcast, and sum and mean over axes.
   virtual void sum_to(double alpha, const Tensor& x, const Tensor& out, bool accumulate) const = 0;
   // Sum of squares of a contiguous range in double, in a fixed order of blocks.
   virtual double sum_of_squares(const Tensor& x) const = 0;
@@ -82,8 +87,9 @@ class Kernels {
   // passed to BLAS as such. Cut into tiles by shape alone, never along the summed axis, one
   // single-threaded BLAS call each.
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const = 0;
-  // y[m, out] = activation(x[m, in] * w[out, in]^T + bias[out]); `bias` may be undefined. When `pre` is
-  // defined the value before the activation is stored there too (gelu needs it for its gradient).
+  // y[m, out] = activation(x[m, in] * w[out, in]^T + bias[out]); `bias` may be undefined. When
+  // `pre` is defined the value before the activation is stored there too (gelu needs it for its
+  // gradient).
   virtual void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                       const Tensor& pre, const Tensor& y) const = 0;
   // One pass: grad_pre = grad_y * activation'(.) and grad_bias (+)= its column sums. `pre` only for
@@ -92,7 +98,8 @@ class Kernels {
                                         const Tensor& grad_y, const Tensor& grad_pre,
                                         const Tensor& grad_bias, bool accumulate_bias) const = 0;
 
-  // --- Softmax family; over the last axis, contiguous rows -----------------------------------------
+  // --- Softmax family; over the last axis, contiguous rows
+  // -----------------------------------------
   virtual void softmax(const Tensor& x, const Tensor& y) const = 0;
   virtual void softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,
                                 bool accumulate) const = 0;
@@ -100,33 +107,39 @@ class Kernels {
   virtual void log_softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,
                                     bool accumulate) const = 0;
   // Fused softmax and cross-entropy of logits [rows, classes] with int64 targets [rows]. Rows whose
-  // target is `ignore_index` count for nothing. Returns sum and count; when `grad` is defined it gets
-  // the gradient of the *sum* with respect to the logits (softmax - target distribution).
-  virtual LossSum cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore_index,
-                                double label_smoothing, const Tensor& grad) const = 0;
-  // How many rows have their largest logit (the first of equals) at the target; ignored rows never do.
+  // target is `ignore_index` count for nothing. Returns sum and count; when `grad` is defined it
+  // gets the gradient of the *sum* with respect to the logits (softmax - target distribution).
+  virtual LossSum cross_entropy(const Tensor& logits, const Tensor& targets,
+                                std::int64_t ignore_index, double label_smoothing,
+                                const Tensor& grad) const = 0;
+  // How many rows have their largest logit (the first of equals) at the target; ignored rows never
+  // do.
   virtual std::int64_t count_correct(const Tensor& logits, const Tensor& targets,
                                      std::int64_t ignore_index) const = 0;
 
-  // --- Dropout ------------------------------------------------------------------------------------
-  // y (+)= x * mask / (1 - p). The mask of row i (first axis) is drawn at row first_row + i of `stream`,
-  // so it does not depend on the sharding; the same call on the gradient is the backward.
-  virtual void dropout(const Tensor& x, double p, const base::RandomStream& stream, std::int64_t first_row,
-                       const Tensor& y, bool accumulate) const = 0;
+  // --- Dropout
+  // ------------------------------------------------------------------------------------ y (+)= x *
+  // mask / (1 - p). The mask of row i (first axis) is drawn at row first_row + i of `stream`, so it
+  // does not depend on the sharding; the same call on the gradient is the backward.
+  virtual void dropout(const Tensor& x, double p, const base::RandomStream& stream,
+                       std::int64_t first_row, const Tensor& y, bool accumulate) const = 0;
 
-  // --- Optimizer steps: one pass over flat ranges of equal length -----------------------------------
-  // `grad_scale` multiplies the gradient first (clipping, loss scale).
+  // --- Optimizer steps: one pass over flat ranges of equal length
+  // ----------------------------------- `grad_scale` multiplies the gradient first (clipping, loss
+  // scale).
   virtual void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
                         double grad_scale, const SgdOptions& options) const = 0;
   virtual void adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                         const Tensor& second_moment, double grad_scale, const AdamOptions& options) const = 0;
+                         const Tensor& second_moment, double grad_scale,
+                         const AdamOptions& options) const = 0;
 };
 
 // The kernels of the context's kind of device. Stateless; valid for ever.
 const Kernels& kernels_for(const Context& context);
 
 const Kernels& cpu_kernels();  // kernels/cpu
-// Name and version of the BLAS under the CPU's matrix product and the kernel set it runs, for the record.
+// Name and version of the BLAS under the CPU's matrix product and the kernel set it runs, for the
+// record.
 std::string cpu_blas_description();
 
 }  // namespace lockstep::kernels

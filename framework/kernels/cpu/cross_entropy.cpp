@@ -1,0 +1,119 @@
+// Softmax and cross-entropy of a row in one go, and the accuracy that goes with it.
+#include <algorithm>
+#include <cmath>
+
+#include "framework/kernels/cpu/cpu_kernels.h"
+#include "framework/kernels/cpu/dispatch.h"
+#include "framework/kernels/cpu/pack.h"
+#include "framework/kernels/cpu/parallel.h"
+#include "framework/kernels/cpu/reduce.h"
+#include "framework/kernels/cpu/vector_math.h"
+
+namespace lockstep::kernels {
+namespace {
+
+// Smoothing mixes the target's distribution with the uniform one (Szegedy et al. 2016):
+// weight `on` at the target and `off` at every class.
+struct Smoothing {
+  double on = 1, off = 0;
+};
+
+// The loss of one row; with `grad`, also softmax - target distribution.
+template <class T>
+double row_loss(std::int64_t classes, const T* logits, std::int64_t target, Smoothing smoothing,
+                T* grad) {
+  const T largest = lane_max(classes, logits);
+  double sum;
+  if (grad) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < classes; ++i) grad[i] = vector_exp(logits[i] - largest);
+    sum = lane_sum(classes, [=](std::int64_t i) { return grad[i]; });
+    const T factor = static_cast<T>(1 / sum), off = static_cast<T>(smoothing.off);
+    for (std::int64_t i = 0; i < classes; ++i) grad[i] = grad[i] * factor - off;
+    grad[target] -= static_cast<T>(smoothing.on);
+  } else {
+    sum = lane_sum(classes, [=](std::int64_t i) { return vector_exp(logits[i] - largest); });
+  }
+  const double log_sum = std::log(sum) + static_cast<double>(largest);
+  double loss = smoothing.on * (log_sum - static_cast<double>(logits[target]));
+  if (smoothing.off != 0) {
+    const double logit_sum = lane_sum(classes, [=](std::int64_t i) { return logits[i]; });
+    loss += smoothing.off * (static_cast<double>(classes) * log_sum - logit_sum);
+  }
+  return loss;
+}
+
+// Shapes of logits and targets; returns contiguous targets.
+Tensor checked_targets(std::string_view kernel, const Tensor& logits, const Tensor& targets) {
+  require_rank(kernel, "logits", logits, 2);
+  require_shape(kernel, "logits", logits, {logits.shape()[0], logits.shape()[1]});
+  require_shape(kernel, "targets", targets, {logits.shape()[0]});
+  return contiguous(targets);
+}
+
+}  // namespace
+
+LossSum CpuKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
+                                  std::int64_t ignore_index, double label_smoothing,
+                                  const Tensor& grad) const {
+  const Tensor target_rows = checked_targets("cross_entropy", logits, targets);
+  if (grad.defined()) {
+    require_shape("cross_entropy", "grad", grad, logits.shape());
+    require_contiguous("cross_entropy", "grad", grad);
+  }
+  const Tensor logit_rows = contiguous(logits);
+  const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
+  const std::int64_t* const target_of = target_rows.data<std::int64_t>();
+  LossSum loss;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    if (target_of[row] == ignore_index) continue;
+    if (target_of[row] < 0 || target_of[row] >= classes) {
+      throw DataError(fmt::format(
+          "cross_entropy: the target of row {} is {}, expected 0 to {} or {} to ignore it", row,
+          target_of[row], classes - 1, ignore_index));
+    }
+    ++loss.count;
+  }
+  const Smoothing smoothing{1 - label_smoothing, label_smoothing / static_cast<double>(classes)};
+  const Buffer memory(logits.context().allocator(),
+                      static_cast<std::size_t>(rows) * sizeof(double));
+  double* const losses = static_cast<double*>(memory.data());
+  visit_float("cross_entropy", logits.dtype(), [&]<class T>(base::TypeTag<T>) {
+    const T* const from = logit_rows.data<T>();
+    T* const to = grad.defined() ? grad.data<T>() : nullptr;
+    for_row_blocks(logits.context(), rows, classes, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) {
+        T* const row_grad = to ? to + row * classes : nullptr;
+        if (target_of[row] == ignore_index) {
+          losses[row] = 0;
+          if (row_grad) std::fill_n(row_grad, classes, T(0));
+        } else {
+          losses[row] =
+              row_loss(classes, from + row * classes, target_of[row], smoothing, row_grad);
+        }
+      }
+    });
+  });
+  for (std::int64_t row = 0; row < rows; ++row) loss.sum += losses[row];
+  return loss;
+}
+
+std::int64_t CpuKernels::count_correct(const Tensor& logits, const Tensor& targets,
+                                       std::int64_t ignore_index) const {
+  const Tensor target_rows = checked_targets("count_correct", logits, targets);
+  const Tensor logit_rows = contiguous(logits);
+  const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
+  const std::int64_t* const target_of = target_rows.data<std::int64_t>();
+  return visit_float("count_correct", logits.dtype(), [&]<class T>(base::TypeTag<T>) {
+    const T* row = logit_rows.data<T>();
+    std::int64_t correct = 0;
+    for (std::int64_t i = 0; i < rows; ++i, row += classes) {
+      if (target_of[i] != ignore_index &&
+          std::max_element(row, row + classes) - row == target_of[i])
+        ++correct;
+    }
+    return correct;
+  });
+}
+
+}  // namespace lockstep::kernels

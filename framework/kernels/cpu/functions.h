@@ -1,0 +1,157 @@
+// The elementwise functions and their gradients, as function objects that the loops inline.
+//
+// f(x) is the value; f.backward(s, g) the gradient of the input, where g is the gradient of the
+// output and s the input or the output, whichever `gradient_from` names.
+#pragma once
+
+#include <cmath>
+
+#include "framework/kernels/cpu/vector_math.h"
+#include "framework/kernels/kernels.h"
+
+namespace lockstep::kernels {
+
+enum class GradientFrom : std::uint8_t { neither, input, output };
+
+struct Identity {
+  static constexpr auto gradient_from = GradientFrom::neither;
+  template <class T>
+  T operator()(T x) const {
+    return x;
+  }
+  template <class T>
+  T backward(T, T g) const {
+    return g;
+  }
+};
+
+struct Negate {
+  static constexpr auto gradient_from = GradientFrom::neither;
+  template <class T>
+  T operator()(T x) const {
+    return -x;
+  }
+  template <class T>
+  T backward(T, T g) const {
+    return -g;
+  }
+};
+
+// Written so that NaN passes.
+struct Relu {
+  static constexpr auto gradient_from = GradientFrom::output;
+  template <class T>
+  T operator()(T x) const {
+    return x < T(0) ? T(0) : x;
+  }
+  template <class T>
+  T backward(T y, T g) const {
+    return y <= T(0) ? T(0) : g;
+  }
+};
+
+// x * Phi(x), Phi the distribution function of the standard normal.
+struct Gelu {
+  static constexpr auto gradient_from = GradientFrom::input;
+  template <class T>
+  T operator()(T x) const {
+    return x * normal_cdf(x);
+  }
+  template <class T>
+  T backward(T x, T g) const {
+    constexpr T inverse_sqrt_two_pi = T(0.39894228040143267794);
+    return g * (normal_cdf(x) + x * (inverse_sqrt_two_pi * vector_exp(T(-0.5) * x * x)));
+  }
+};
+
+struct Tanh {
+  static constexpr auto gradient_from = GradientFrom::output;
+  template <class T>
+  T operator()(T x) const {
+    return vector_tanh(x);
+  }
+  template <class T>
+  T backward(T y, T g) const {
+    return g * (T(1) - y * y);
+  }
+};
+
+struct Sigmoid {
+  static constexpr auto gradient_from = GradientFrom::output;
+  template <class T>
+  T operator()(T x) const {
+    return T(1) / (T(1) + vector_exp(-x));
+  }
+  template <class T>
+  T backward(T y, T g) const {
+    return g * (y * (T(1) - y));
+  }
+};
+
+struct Exp {
+  static constexpr auto gradient_from = GradientFrom::output;
+  template <class T>
+  T operator()(T x) const {
+    return vector_exp(x);
+  }
+  template <class T>
+  T backward(T y, T g) const {
+    return g * y;
+  }
+};
+
+struct Log {
+  static constexpr auto gradient_from = GradientFrom::input;
+  template <class T>
+  T operator()(T x) const {
+    return std::log(x);
+  }
+  template <class T>
+  T backward(T x, T g) const {
+    return g / x;
+  }
+};
+
+struct Sqrt {
+  static constexpr auto gradient_from = GradientFrom::output;
+  template <class T>
+  T operator()(T x) const {
+    return std::sqrt(x);
+  }
+  template <class T>
+  T backward(T y, T g) const {
+    return g / (y + y);
+  }
+};
+
+struct Square {
+  static constexpr auto gradient_from = GradientFrom::input;
+  template <class T>
+  T operator()(T x) const {
+    return x * x;
+  }
+  template <class T>
+  T backward(T x, T g) const {
+    return g * (x + x);
+  }
+};
+
+// Calls f with the function object of `activation`.
+template <class F>
+void visit_activation(Activation activation, F&& f) {
+  switch (activation) {
+    case Activation::none:
+      return f(Identity{});
+    case Activation::relu:
+      return f(Relu{});
+    case Activation::gelu:
+      return f(Gelu{});
+    case Activation::tanh:
+      return f(Tanh{});
+    case Activation::sigmoid:
+      return f(Sigmoid{});
+  }
+  __builtin_unreachable();
+}
+
+}  // namespace lockstep::kernels

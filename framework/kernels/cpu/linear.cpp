@@ -1,0 +1,137 @@
+// The linear layer with its bias and activation applied to each tile of the product while it is in
+// cache, and the same pass backwards.
+#include <algorithm>
+
+#include "framework/kernels/cpu/cpu_kernels.h"
+#include "framework/kernels/cpu/dispatch.h"
+#include "framework/kernels/cpu/functions.h"
+#include "framework/kernels/cpu/loop.h"
+#include "framework/kernels/cpu/pack.h"
+#include "framework/kernels/cpu/product.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr std::int64_t strip = 128;       // columns of a task of the backward pass
+constexpr std::int64_t run_of_rows = 32;  // rows added up in T before they join the double sums
+
+Strides2d strides_of(const Tensor& t) {
+  return {t.strides()[0], t.strides()[1]};
+}
+
+Tensor for_blas(const Tensor& t) {
+  return is_blas_matrix(t.shape()[0], t.shape()[1], strides_of(t)) ? t : packed(t);
+}
+
+// One row of a tile: pre = product + bias, y = f(pre), from the product in `pre` or `y`.
+template <class T, class F>
+void finish_row(std::int64_t n, F f, const T* bias, T* pre, T* y) {
+  if (pre) {
+    if (bias)
+      transform_row(
+          n, {1, 1, 1}, [](T v, T b) { return v + b; }, pre, static_cast<const T*>(pre), bias);
+    transform_row(n, {1, 1}, f, y, static_cast<const T*>(pre));
+  } else if (bias) {
+    transform_row(
+        n, {1, 1, 1}, [f](T v, T b) { return f(v + b); }, y, static_cast<const T*>(y), bias);
+  } else if constexpr (!std::is_same_v<F, Identity>) {
+    transform_row(n, {1, 1}, f, y, static_cast<const T*>(y));
+  }
+}
+
+}  // namespace
+
+void CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
+                        const Tensor& pre, const Tensor& y) const {
+  require_rank("linear", "x", x, 2);
+  require_rank("linear", "w", w, 2);
+  const std::int64_t m = x.shape()[0], k = x.shape()[1], n = w.shape()[0];
+  require_shape("linear", "x", x, {m, k});
+  require_shape("linear", "w", w, {n, k});
+  require_shape("linear", "y", y, {m, n});
+  require_contiguous("linear", "y", y);
+  if (bias.defined()) {
+    require_shape("linear", "bias", bias, {n});
+    require_contiguous("linear", "bias", bias);
+  }
+  if (pre.defined()) {
+    require_shape("linear", "pre", pre, {m, n});
+    require_contiguous("linear", "pre", pre);
+  }
+  if (y.count() == 0) return;
+  const Tensor& product = pre.defined() ? pre : y;
+  if (k == 0) fill(0, product);
+  visit_float("linear", y.dtype(), [&]<class T>(base::TypeTag<T>) {
+    const Tensor x_matrix = for_blas(x), w_matrix = for_blas(w).transpose(0, 1);
+    const auto a = blas_matrix<const T>(x_matrix.data<T>(), m, k, strides_of(x_matrix));
+    const auto b = blas_matrix<const T>(w_matrix.data<T>(), k, n, strides_of(w_matrix));
+    const Matrix<T> c{product.data<T>(), n};
+    T* const to = y.data<T>();
+    T* const before = pre.defined() ? pre.data<T>() : nullptr;
+    const T* const shift = bias.defined() ? bias.data<T>() : nullptr;
+    const Tiling tiling = tiles_of(m, n);
+    visit_activation(activation, [&](auto f) {
+      y.context().threads().for_each(tiling.count, [&](std::int64_t task) {
+        const Tile tile = tile_at(tiling, task, m, n);
+        if (k > 0) multiply_tile(tile, k, a, b, T(0), c);
+        for (std::int64_t row = tile.row; row < tile.row + tile.rows; ++row) {
+          const std::int64_t at = row * n + tile.column;
+          finish_row(tile.columns, f, shift ? shift + tile.column : nullptr,
+                     before ? before + at : nullptr, to + at);
+        }
+      });
+    });
+  });
+}
+
+void CpuKernels::bias_activation_backward(Activation activation, const Tensor& pre, const Tensor& y,
+                                          const Tensor& grad_y, const Tensor& grad_pre,
+                                          const Tensor& grad_bias, bool accumulate_bias) const {
+  require_rank("bias_activation_backward", "grad_y", grad_y, 2);
+  const std::int64_t m = grad_y.shape()[0], n = grad_y.shape()[1];
+  require_shape("bias_activation_backward", "grad_y", grad_y, {m, n});
+  require_shape("bias_activation_backward", "grad_pre", grad_pre, {m, n});
+  require_contiguous("bias_activation_backward", "grad_pre", grad_pre);
+  if (grad_bias.defined()) {
+    require_shape("bias_activation_backward", "grad_bias", grad_bias, {n});
+    require_contiguous("bias_activation_backward", "grad_bias", grad_bias);
+  }
+  visit_float("bias_activation_backward", grad_pre.dtype(), [&]<class T>(base::TypeTag<T>) {
+    visit_activation(activation, [&](auto f) {
+      const Tensor& saved = f.gradient_from == GradientFrom::input    ? pre
+                            : f.gradient_from == GradientFrom::output ? y
+                                                                      : grad_y;
+      require_shape("bias_activation_backward", "the saved value", saved, {m, n});
+      const Tensor saved_rows = contiguous(saved), grad_rows = contiguous(grad_y);
+      const T* const values = saved_rows.data<T>();
+      const T* const from = grad_rows.data<T>();
+      T* const to = grad_pre.data<T>();
+      T* const bias = grad_bias.defined() ? grad_bias.data<T>() : nullptr;
+      for_blocks(grad_pre.context(), n, strip, [&](std::int64_t begin, std::int64_t end) {
+        double sums[strip] = {};
+        for (std::int64_t first = 0; first < m; first += run_of_rows) {
+          T partial[strip] = {};
+          for (std::int64_t row = first; row < std::min(first + run_of_rows, m); ++row) {
+            const T* const v = values + row * n + begin;
+            const T* const g = from + row * n + begin;
+            T* const o = to + row * n + begin;
+#pragma GCC ivdep
+            for (std::int64_t i = 0; i < end - begin; ++i) {
+              const T gradient = f.backward(v[i], g[i]);
+              o[i] = gradient;
+              partial[i] += gradient;
+            }
+          }
+          for (std::int64_t i = 0; i < end - begin; ++i) sums[i] += static_cast<double>(partial[i]);
+        }
+        if (!bias) return;
+        for (std::int64_t i = 0; i < end - begin; ++i) {
+          const T sum = static_cast<T>(sums[i]);
+          bias[begin + i] = accumulate_bias ? bias[begin + i] + sum : sum;
+        }
+      });
+    });
+  });
+}
+
+}  // namespace lockstep::kernels

@@ -1,0 +1,119 @@
+// Elementwise loops over operands of any strides.
+//
+// A Loop is the iteration space of an output and its inputs after the axes have been put in the
+// order of the output's memory and neighbours that all operands walk through evenly have been
+// merged: whole contiguous tensors become one row, whatever their rank.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "framework/kernels/cpu/parallel.h"
+#include "framework/tensor/tensor.h"
+
+namespace lockstep::kernels {
+
+// Strides of `operand` as seen by a loop over `shape`: 0 along an axis in which it is broadcast.
+// Throws UsageError naming both shapes when it does not broadcast to `shape`.
+Strides broadcast_strides(const Tensor& operand, const Shape& shape);
+
+inline constexpr std::size_t max_operands = 4;
+
+struct Axis {
+  std::int64_t extent = 1;
+  std::array<std::int64_t, max_operands> stride{};  // of each operand, in elements
+};
+
+// Merges neighbours (axes[i] outside axes[i + 1]) that every operand walks through evenly; drops
+// axes of extent 1. Returns how many are left, packed at the front.
+int merge_axes(std::span<Axis> axes);
+
+class Loop {
+ public:
+  // Operand 0 is the output; every other one is broadcast to its shape.
+  explicit Loop(std::span<const Tensor* const> operands);
+
+  std::int64_t count() const { return rows_ * inner_.extent; }
+  const std::array<std::int64_t, max_operands>& inner_strides() const { return inner_.stride; }
+
+  // Calls body(offsets, length) for stretches of the innermost axis, in parallel; offsets[i] is
+  // where operand i stands, in elements from its first.
+  template <class Body>
+  void for_each_row(Context& context, Body&& body) const {
+    if (count() == 0) return;
+    const std::int64_t length = inner_.extent;
+    if (length >= elements_per_block) {
+      const std::int64_t pieces = ceil_div(length, elements_per_block);
+      context.threads().for_each(rows_ * pieces, [&](std::int64_t task) {
+        auto offsets = offsets_of_row(task / pieces);
+        const std::int64_t begin = task % pieces * elements_per_block;
+        for (std::size_t i = 0; i < max_operands; ++i) offsets[i] += begin * inner_.stride[i];
+        body(offsets, std::min(elements_per_block, length - begin));
+      });
+      return;
+    }
+    for_row_blocks(context, rows_, length, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row) body(offsets_of_row(row), length);
+    });
+  }
+
+ private:
+  std::array<std::int64_t, max_operands> offsets_of_row(std::int64_t row) const;
+
+  std::array<Axis, Shape::max_rank> outer_;  // outermost first
+  int outer_rank_ = 0;
+  std::int64_t rows_ = 1;
+  Axis inner_;
+};
+
+// out[i] = f(inputs[i]...) for one stretch. Contiguous stretches and, of two inputs, a constant one
+// have loops of their own, which vectorise.
+template <class Out, class F, class... In>
+void transform_row(std::int64_t n, const std::array<std::int64_t, max_operands>& strides, F f,
+                   Out* out, const In*... in) {
+  if (std::all_of(strides.begin(), strides.begin() + sizeof...(In) + 1,
+                  [](std::int64_t stride) { return stride == 1; })) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) out[i] = f(in[i]...);
+    return;
+  }
+  if constexpr (sizeof...(In) == 2) {
+    const auto [left, right] = std::tuple(in...);
+    if (strides[0] == 1 && strides[1] == 1 && strides[2] == 0) {
+      return transform_row(
+          n, {1, 1}, [f, y = *right](auto x) { return f(x, y); }, out, left);
+    }
+    if (strides[0] == 1 && strides[1] == 0 && strides[2] == 1) {
+      return transform_row(
+          n, {1, 1}, [f, x = *left](auto y) { return f(x, y); }, out, right);
+    }
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i * strides[0]] = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return f(in[i * strides[I + 1]]...);
+    }
+    (std::index_sequence_for<In...>{});
+  }
+}
+
+// out = f(inputs...), elementwise, for operands of any strides; inputs may be `out` itself.
+template <class Out, class In, class F, class... Tensors>
+void transform(const Tensor& out, F f, const Tensors&... inputs) {
+  const Tensor* const operands[] = {&out, &inputs...};
+  const Loop loop(operands);
+  Out* const to = out.template data<Out>();
+  const std::array<const In*, sizeof...(inputs)> from{inputs.template data<In>()...};
+  loop.for_each_row(out.context(), [&](const auto& at, std::int64_t n) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      transform_row(n, loop.inner_strides(), f, to + at[0], (from[I] + at[I + 1])...);
+    }
+    (std::index_sequence_for<Tensors...>{});
+  });
+}
+
+}  // namespace lockstep::kernels

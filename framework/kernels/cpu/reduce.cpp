@@ -1,0 +1,290 @@
+// sum_to and multiply_sum_to.
+//
+// The axes fall into two groups, those the output keeps and those summed over. The loop's innermost
+// axis is the one that is densest in memory: if it is summed, each output is a sum of runs (rows);
+// if it is kept, runs of up to `strip` neighbouring outputs are summed side by side (columns).
+// Where few outputs are sums of many elements, the summed space is cut into blocks by its size,
+// whose partial sums are added in order. Partial sums are double throughout, except over short runs
+// in the column form.
+#include "framework/kernels/cpu/reduce.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+
+#include "framework/kernels/cpu/cpu_kernels.h"
+#include "framework/kernels/cpu/dispatch.h"
+#include "framework/kernels/cpu/loop.h"
+
+namespace lockstep::kernels {
+namespace {
+
+constexpr std::int64_t strip = 128;          // outputs summed side by side in the column form
+constexpr std::int64_t run_of_rows = 16384;  // elements of a run in the row form
+constexpr std::int64_t run_of_columns = 32;  // rows added up in T before they join the double sums
+constexpr std::int64_t block_size = 256 * 1024;  // elements of a block of the summed space
+constexpr std::int64_t few_outputs = 32;
+
+// One group of axes, outermost first, with the innermost apart.
+struct Axes {
+  std::array<Axis, Shape::max_rank> axis;
+  int rank = 0;
+
+  void add(const Axis& added) { axis[static_cast<std::size_t>(rank++)] = added; }
+  // Densest axis of the inputs last, then merged; afterwards there is at least one axis.
+  void arrange() {
+    for (int i = 1; i < rank; ++i) {
+      for (int j = i; j > 0 && input_stride(j - 1) < input_stride(j); --j) {
+        std::swap(axis[static_cast<std::size_t>(j - 1)], axis[static_cast<std::size_t>(j)]);
+      }
+    }
+    rank = merge_axes({axis.data(), static_cast<std::size_t>(rank)});
+    if (rank == 0) add(Axis{});
+  }
+  std::int64_t input_stride(int i) const {
+    const Axis& a = axis[static_cast<std::size_t>(i)];
+    return a.stride[1] + a.stride[2];
+  }
+  const Axis& inner() const { return axis[static_cast<std::size_t>(rank - 1)]; }
+  std::int64_t outer_count() const {
+    std::int64_t count = 1;
+    for (int i = 0; i + 1 < rank; ++i) count *= axis[static_cast<std::size_t>(i)].extent;
+    return count;
+  }
+  // Where the operands stand at index `index` of the outer axes and `inner_index` of the innermost.
+  std::array<std::int64_t, max_operands> offsets(std::int64_t index,
+                                                 std::int64_t inner_index) const {
+    std::array<std::int64_t, max_operands> at{};
+    for (std::size_t i = 0; i < max_operands; ++i) at[i] = inner_index * inner().stride[i];
+    for (int a = rank - 2; a >= 0; --a) {
+      const Axis& outer = axis[static_cast<std::size_t>(a)];
+      for (std::size_t i = 0; i < max_operands; ++i)
+        at[i] += index % outer.extent * outer.stride[i];
+      index /= outer.extent;
+    }
+    return at;
+  }
+};
+
+// The cut of a sum into units (outputs summed together) and blocks of runs.
+struct Plan {
+  Axes kept, summed;
+  bool columns = false;
+  std::int64_t width = 1;  // outputs of a unit
+  std::int64_t units = 0;
+  std::int64_t run = 1;   // elements along the innermost summed axis taken at a time
+  std::int64_t runs = 0;  // in the whole summed space
+  std::int64_t runs_per_block = 1;
+  std::int64_t blocks = 1;
+
+  Plan(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& shape);
+  std::int64_t units_per_row() const { return ceil_div(kept.inner().extent, width); }
+  std::int64_t runs_per_row() const { return ceil_div(summed.inner().extent, run); }
+};
+
+Plan::Plan(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& shape) {
+  const Strides out_strides = broadcast_strides(out, shape);
+  const Strides a_strides = broadcast_strides(a, shape);
+  const Strides b_strides = b ? broadcast_strides(*b, shape) : Strides{};
+  const int missing = shape.rank() - out.rank();
+  for (int i = 0; i < shape.rank(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const Axis axis{shape[i], {out_strides[at], a_strides[at], b_strides[at]}};
+    const bool sum = i < missing || (out.shape()[i - missing] == 1 && shape[i] != 1);
+    (sum ? summed : kept).add(axis);
+  }
+  kept.arrange();
+  summed.arrange();
+  columns = kept.inner().extent > 1 &&
+            (summed.inner().extent <= 1 ||
+             kept.input_stride(kept.rank - 1) < summed.input_stride(summed.rank - 1));
+  width = columns ? std::min(strip, kept.inner().extent) : 1;
+  units = kept.outer_count() * units_per_row();
+  run = std::clamp<std::int64_t>(summed.inner().extent, 1, columns ? run_of_columns : run_of_rows);
+  runs = summed.outer_count() * runs_per_row();
+  runs_per_block =
+      units < few_outputs ? ceil_div(block_size, run * width) : std::max<std::int64_t>(1, runs);
+  blocks = std::max<std::int64_t>(1, ceil_div(runs, runs_per_block));
+}
+
+// Sums of one unit over one block of runs.
+template <class T, bool product>
+class UnitSum {
+ public:
+  UnitSum(const Plan& plan, const T* a, const T* b) : plan_(plan), a_(a), b_(b) {}
+
+  // Where the unit starts, and how many outputs it has.
+  struct Place {
+    std::array<std::int64_t, max_operands> at;
+    std::int64_t outputs;
+  };
+  Place place(std::int64_t unit) const {
+    const std::int64_t row = unit / plan_.units_per_row();
+    const std::int64_t first = unit % plan_.units_per_row() * plan_.width;
+    return {plan_.kept.offsets(row, first),
+            std::min(plan_.width, plan_.kept.inner().extent - first)};
+  }
+
+  void operator()(const Place& place, std::int64_t block, double* sums) const {
+    std::fill_n(sums, place.outputs, 0.0);
+    const std::int64_t end = std::min((block + 1) * plan_.runs_per_block, plan_.runs);
+    for (std::int64_t run = block * plan_.runs_per_block; run < end; ++run) {
+      const std::int64_t row = run / plan_.runs_per_row();
+      const std::int64_t first = run % plan_.runs_per_row() * plan_.run;
+      const auto at = plan_.summed.offsets(row, first);
+      const std::int64_t length = std::min(plan_.run, plan_.summed.inner().extent - first);
+      const T* const a = a_ + place.at[1] + at[1];
+      const T* const b = product ? b_ + place.at[2] + at[2] : nullptr;
+      if (plan_.columns) {
+        add_columns(a, b, length, place.outputs, sums);
+      } else {
+        sums[0] += sum_row(a, b, length);
+      }
+    }
+  }
+
+ private:
+  double sum_row(const T* a, const T* b, std::int64_t n) const {
+    const std::int64_t sa = plan_.summed.inner().stride[1], sb = plan_.summed.inner().stride[2];
+    if constexpr (product) {
+      if (sa == 1 && sb == 1) return lane_sum(n, [=](std::int64_t i) { return a[i] * b[i]; });
+      return lane_sum(n, [=](std::int64_t i) { return a[i * sa] * b[i * sb]; });
+    } else {
+      if (sa == 1) return lane_sum(n, [=](std::int64_t i) { return a[i]; });
+      return lane_sum(n, [=](std::int64_t i) { return a[i * sa]; });
+    }
+  }
+
+  void add_columns(const T* a, const T* b, std::int64_t rows, std::int64_t outputs,
+                   double* sums) const {
+    const Axis& down = plan_.summed.inner();
+    const Axis& across = plan_.kept.inner();
+    T partial[strip] = {};
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const T* const a_row = a + row * down.stride[1];
+      if constexpr (product) {
+        transform_row(
+            outputs, {1, 1, across.stride[1], across.stride[2]},
+            [](T sum, T u, T v) { return sum + u * v; }, partial, static_cast<const T*>(partial),
+            a_row, b + row * down.stride[2]);
+      } else {
+        transform_row(
+            outputs, {1, 1, across.stride[1]}, [](T sum, T u) { return sum + u; }, partial,
+            static_cast<const T*>(partial), a_row);
+      }
+    }
+    for (std::int64_t i = 0; i < outputs; ++i) sums[i] += static_cast<double>(partial[i]);
+  }
+
+  const Plan& plan_;
+  const T* a_;
+  const T* b_;
+};
+
+template <class T, bool product>
+void run_sum(const Plan& plan, double alpha, const Tensor& a, const Tensor* b, const Tensor& out,
+             bool accumulate) {
+  if (out.count() == 0) return;
+  const UnitSum<T, product> unit_sum(plan, a.data<T>(), product ? b->data<T>() : nullptr);
+  T* const to = out.data<T>();
+  const std::int64_t stride = plan.kept.inner().stride[0];
+  const auto store = [&](const auto& place, const double* sums) {
+    T* const o = to + place.at[0];
+    for (std::int64_t i = 0; i < place.outputs; ++i) {
+      const T value = static_cast<T>(alpha * sums[i]);
+      o[i * stride] = accumulate ? o[i * stride] + value : value;
+    }
+  };
+  if (plan.blocks == 1) {
+    for_row_blocks(out.context(), plan.units, plan.runs * plan.run * plan.width,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     double sums[strip];
+                     for (std::int64_t unit = begin; unit < end; ++unit) {
+                       const auto place = unit_sum.place(unit);
+                       unit_sum(place, 0, sums);
+                       store(place, sums);
+                     }
+                   });
+    return;
+  }
+  const Buffer memory(
+      out.context().allocator(),
+      static_cast<std::size_t>(plan.units * plan.blocks * plan.width) * sizeof(double));
+  double* const partial = static_cast<double*>(memory.data());
+  out.context().threads().for_each(plan.units * plan.blocks, [&](std::int64_t task) {
+    unit_sum(unit_sum.place(task / plan.blocks), task % plan.blocks, partial + task * plan.width);
+  });
+  for (std::int64_t unit = 0; unit < plan.units; ++unit) {
+    double* const sums = partial + unit * plan.blocks * plan.width;
+    const auto place = unit_sum.place(unit);
+    for (std::int64_t block = 1; block < plan.blocks; ++block) {
+      for (std::int64_t i = 0; i < place.outputs; ++i) sums[i] += sums[block * plan.width + i];
+    }
+    store(place, sums);
+  }
+}
+
+}  // namespace
+
+void CpuKernels::sum_to(double alpha, const Tensor& x, const Tensor& out, bool accumulate) const {
+  visit_float("sum_to", out.dtype(), [&]<class T>(base::TypeTag<T>) {
+    const Plan plan(out, x, nullptr, x.shape());
+    run_sum<T, false>(plan, alpha, x, nullptr, out, accumulate);
+  });
+}
+
+void CpuKernels::multiply_sum_to(double alpha, const Tensor& a, const Tensor& b, const Tensor& out,
+                                 bool accumulate) const {
+  const Shape shape = base::broadcast(a.shape(), b.shape());
+  visit_float("multiply_sum_to", out.dtype(), [&]<class T>(base::TypeTag<T>) {
+    const T factor = static_cast<T>(alpha);
+    if (out.shape() != shape) {
+      const Plan plan(out, a, &b, shape);
+      run_sum<T, true>(plan, alpha, a, &b, out, accumulate);
+    } else if (accumulate) {
+      transform<T, T>(
+          out, [factor](T u, T v, T sum) { return sum + factor * (u * v); }, a, b, out);
+    } else {
+      transform<T, T>(
+          out, [factor](T u, T v) { return factor * (u * v); }, a, b);
+    }
+  });
+}
+
+double CpuKernels::sum_of_squares(const Tensor& x) const {
+  require_contiguous("sum_of_squares", "x", x);
+  return visit_float("sum_of_squares", x.dtype(), [&]<class T>(base::TypeTag<T>) {
+    const T* const values = x.data<T>();
+    const std::int64_t blocks = ceil_div(x.count(), elements_per_block);
+    const Buffer memory(x.context().allocator(), static_cast<std::size_t>(blocks) * sizeof(double));
+    double* const partial = static_cast<double*>(memory.data());
+    for_blocks(x.context(), x.count(), elements_per_block,
+               [&](std::int64_t begin, std::int64_t end) {
+                 partial[begin / elements_per_block] = lane_sum(end - begin, [=](std::int64_t i) {
+                   const auto v = static_cast<double>(values[begin + i]);
+                   return v * v;
+                 });
+               });
+    double sum = 0;
+    for (std::int64_t block = 0; block < blocks; ++block) sum += partial[block];
+    return sum;
+  });
+}
+
+bool CpuKernels::all_finite(const Tensor& x) const {
+  require_contiguous("all_finite", "x", x);
+  return visit_float("all_finite", x.dtype(), [&]<class T>(base::TypeTag<T>) {
+    const T* const values = x.data<T>();
+    std::atomic<bool> finite{true};
+    for_blocks(x.context(), x.count(), elements_per_block,
+               [&](std::int64_t begin, std::int64_t end) {
+                 // v - v is 0 for finite values and NaN for the others.
+                 int bad = 0;
+                 for (std::int64_t i = begin; i < end; ++i) bad |= values[i] - values[i] != T(0);
+                 if (bad) finite.store(false, std::memory_order_relaxed);
+               });
+    return finite.load();
+  });
+}
+
+}  // namespace lockstep::kernels
