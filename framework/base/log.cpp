@@ -4,8 +4,10 @@
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/basic_file_sink.h>
 
+#include <array>
 #include <cstdio>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "framework/base/error.h"
@@ -59,10 +61,25 @@ std::string_view tag(LogLevel level) {
 
 }  // namespace
 
-Log::Log(LogLevel level, std::string prefix, const std::string& file)
+LogLevel log_level_from_name(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, LogLevel>, 5> levels = {
+      {{"debug", LogLevel::debug},
+       {"info", LogLevel::info},
+       {"warning", LogLevel::warning},
+       {"error", LogLevel::error},
+       {"off", LogLevel::off}}};
+  for (const auto& [known, level] : levels) {
+    if (known == name) return level;
+  }
+  throw ConfigError(fmt::format(
+      "unknown log level '{}', expected one of: debug, info, warning, error, off", name));
+}
+
+Log::Log(LogLevel level, std::string prefix, const std::string& file, bool console)
     : level_(level), prefix_(std::move(prefix)) {
   if (level == LogLevel::off) return;
-  std::vector<spdlog::sink_ptr> sinks{std::make_shared<ConsoleSink>()};
+  std::vector<spdlog::sink_ptr> sinks;
+  if (console) sinks.push_back(std::make_shared<ConsoleSink>());
   if (!file.empty()) {
     try {
       sinks.push_back(std::make_shared<spdlog::sinks::basic_file_sink_mt>(file));

@@ -19,12 +19,15 @@ namespace lockstep::base {
 
 enum class LogLevel { debug, info, warning, error, off };
 
+LogLevel log_level_from_name(std::string_view name);  // "debug", ...; ConfigError listing the names
+
 class Log {
  public:
   // Lines go to stderr (warnings and errors) and stdout (the rest), and to `file` unless it is
-  // empty (appended). `prefix` stands before each message.
+  // empty (appended). `prefix` stands before each message. With `console` false only the file gets
+  // them.
   explicit Log(LogLevel level = LogLevel::info, std::string prefix = "",
-               const std::string& file = "");
+               const std::string& file = "", bool console = true);
   static Log silent() { return Log(LogLevel::off); }
 
   template <class... Args>

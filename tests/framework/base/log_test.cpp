@@ -16,6 +16,7 @@
 namespace lockstep::base {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 using ::testing::ThrowsMessage;
@@ -92,6 +93,14 @@ TEST(Log, SilentSaysNothing) {
   EXPECT_EQ(output.out + output.err, "");
 }
 
+TEST(Log, LevelsByName) {
+  EXPECT_EQ(log_level_from_name("debug"), LogLevel::debug);
+  EXPECT_EQ(log_level_from_name("warning"), LogLevel::warning);
+  EXPECT_EQ(log_level_from_name("off"), LogLevel::off);
+  EXPECT_THAT([] { log_level_from_name("loud"); },
+              ThrowsMessage<ConfigError>(AllOf(HasSubstr("'loud'"), HasSubstr("debug, info"))));
+}
+
 TEST(Log, SeveralLogsLiveSideBySide) {
   const Log first(LogLevel::info, "rank 0: ");
   const Log second(LogLevel::error, "rank 1: ");
@@ -110,6 +119,15 @@ TEST_F(LogFile, IsAppendedTo) {
   }
   const std::string stamp = time_stamp;
   EXPECT_THAT(text(), MatchesRegex(stamp + "run 0\n" + stamp + "run 1\n"));
+}
+
+TEST_F(LogFile, MayStandAlone) {
+  const Output output = capture([&] {
+    Log(LogLevel::info, "rank 1: ", path_.string(), false).error("quiet");
+    Log(LogLevel::info, "rank 1: ", "", false).error("unheard");
+  });
+  EXPECT_EQ(output.out + output.err, "");
+  EXPECT_THAT(text(), MatchesRegex(std::string(time_stamp) + "error: rank 1: quiet\n"));
 }
 
 TEST_F(LogFile, HoldsALineOnceAWarningCame) {
