@@ -3,14 +3,20 @@
 #include <fmt/format.h>
 
 #include <cstring>
+#include <limits>
+#include <utility>
 
 namespace lockstep::tensor {
 namespace {
 
 using base::to_string;
 
+// The largest size where the product does not fit: no buffer has it and no allocator gives it.
 std::size_t bytes_of(std::int64_t elements, DType dtype) {
-  return static_cast<std::size_t>(elements) * base::size_of(dtype);
+  std::size_t bytes = 0;
+  const bool overflow =
+      __builtin_mul_overflow(static_cast<std::size_t>(elements), base::size_of(dtype), &bytes);
+  return overflow ? std::numeric_limits<std::size_t>::max() : bytes;
 }
 
 }  // namespace
