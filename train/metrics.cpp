@@ -1,0 +1,130 @@
+#include "train/metrics.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "framework/base/error.h"
+#include "framework/base/units.h"
+
+namespace lockstep::train {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double share(double part, double whole) {
+  return whole > 0 ? part / whole : 0;
+}
+
+double per_second(double count, double seconds) {
+  return seconds > 0 ? count / seconds : 0;
+}
+
+}  // namespace
+
+void Metrics::Totals::add(const StepRecord& record) {
+  summary += record.summary;
+  seconds += record.seconds;
+  data_wait_seconds += record.data_wait_seconds;
+  communication_seconds += record.communication_seconds;
+  exposed_seconds += record.exposed_seconds;
+}
+
+std::string Metrics::Totals::shares() const {
+  return fmt::format("data wait {:.1f} %, exposed communication {:.1f} %",
+                     100 * share(data_wait_seconds, seconds),
+                     100 * share(exposed_seconds, seconds));
+}
+
+Metrics::Metrics(const MetricsOptions& options, const Log& log)
+    : options_(options),
+      log_(log),
+      file_(options.file, std::ios::app),
+      last_line_(std::chrono::steady_clock::now()) {
+  if (!file_) throw StartupError(fmt::format("cannot write metrics to '{}'", options.file));
+}
+
+void Metrics::step(const StepRecord& record) {
+  epoch_.add(record);
+  since_line_.add(record);
+  Json line{{"kind", "step"},
+            {"epoch", record.epoch},
+            {"step", record.step},
+            {"loss", record.summary.mean_loss()},
+            {"accuracy", record.summary.accuracy()},
+            {"samples", record.summary.targets},
+            {"lr", record.lr},
+            {"seconds", record.seconds},
+            {"data_wait_seconds", record.data_wait_seconds},
+            {"communication_seconds", record.communication_seconds},
+            {"exposed_seconds", record.exposed_seconds}};
+  file_ << line.dump() << '\n';
+
+  const bool due = options_.log_every > 0
+                       ? record.step - last_line_step_ >= options_.log_every
+                       : std::chrono::steady_clock::now() - last_line_ >= std::chrono::seconds(1);
+  if (due) progress_line(record);
+}
+
+void Metrics::progress_line(const StepRecord& record) {
+  const auto steps = static_cast<double>(record.step - last_line_step_);
+  const double remaining =
+      static_cast<double>(options_.steps - record.step) * share(since_line_.seconds, steps);
+  log_.info("epoch {}/{}  step {}/{}  loss {:.4f}  accuracy {:.4f}  {:.0f} samples/s  {}  ETA {}",
+            record.epoch, options_.epochs, record.step, options_.steps,
+            since_line_.summary.mean_loss(), since_line_.summary.accuracy(),
+            per_second(since_line_.summary.targets, since_line_.seconds), since_line_.shares(),
+            base::format_duration(remaining));
+  since_line_ = {};
+  last_line_ = std::chrono::steady_clock::now();
+  last_line_step_ = record.step;
+  file_.flush();
+}
+
+void Metrics::epoch(std::int64_t epoch) {
+  log_.info(
+      "epoch {}/{} done  training loss {:.4f}  accuracy {:.4f}  {:.0f} samples  {:.0f} samples/s  "
+      "{}",
+      epoch, options_.epochs, epoch_.summary.mean_loss(), epoch_.summary.accuracy(),
+      epoch_.summary.targets, per_second(epoch_.summary.targets, epoch_.seconds), epoch_.shares());
+  warn_about_data(epoch_);
+  Json line{{"kind", "epoch"},
+            {"epoch", epoch},
+            {"loss", epoch_.summary.mean_loss()},
+            {"accuracy", epoch_.summary.accuracy()},
+            {"samples", epoch_.summary.targets},
+            {"seconds", epoch_.seconds},
+            {"samples_per_second", per_second(epoch_.summary.targets, epoch_.seconds)},
+            {"data_wait_share", share(epoch_.data_wait_seconds, epoch_.seconds)},
+            {"communication_seconds", epoch_.communication_seconds},
+            {"exposed_share", share(epoch_.exposed_seconds, epoch_.seconds)}};
+  file_ << line.dump() << '\n';
+  file_.flush();
+  epoch_ = {};
+}
+
+void Metrics::warn_about_data(const Totals& totals) {
+  const double waiting = share(totals.data_wait_seconds, totals.seconds);
+  if (waiting <= options_.wait_warning) return;
+  log_.warning(
+      "the run waits for data {:.0f} % of the time (data.wait_warning is {:.0f} %): reading is the "
+      "bottleneck",
+      100 * waiting, 100 * options_.wait_warning);
+}
+
+void Metrics::evaluation(std::int64_t epoch, std::int64_t step, const StepSummary& summary,
+                         double seconds) {
+  log_.info("epoch {}/{} test loss {:.4f}  test accuracy {:.4f}  {:.0f} samples", epoch,
+            options_.epochs, summary.mean_loss(), summary.accuracy(), summary.targets);
+  Json line{{"kind", "evaluation"},
+            {"epoch", epoch},
+            {"step", step},
+            {"loss", summary.mean_loss()},
+            {"accuracy", summary.accuracy()},
+            {"samples", summary.targets},
+            {"seconds", seconds}};
+  file_ << line.dump() << '\n';
+  file_.flush();
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,67 @@
+// What a run tells about itself: one progress line for people, one JSON object a line for programs.
+//
+// Rank 0 has one; the figures are those of all ranks together.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+#include "framework/base/log.h"
+#include "train/parallel/step_summary.h"
+
+namespace lockstep::train {
+
+// One update, as all ranks together saw it.
+struct StepRecord {
+  std::int64_t epoch = 0;  // from 1
+  std::int64_t step = 0;   // updates so far, this one included
+  StepSummary summary;
+  double lr = 0;
+  double seconds = 0;
+  double data_wait_seconds = 0;      // mean over the ranks
+  double communication_seconds = 0;  // of the buckets, on rank 0
+  double exposed_seconds = 0;        // of it, what the host of rank 0 waited for
+};
+
+struct MetricsOptions {
+  std::string file;  // JSON lines, appended
+  std::int64_t epochs = 0;
+  std::int64_t steps = 0;      // updates of the whole run
+  std::int64_t log_every = 0;  // steps between progress lines; 0: about one a second
+  double wait_warning = 0.2;   // share of time waiting for data above which a line says so
+};
+
+class Metrics {
+ public:
+  Metrics(const MetricsOptions& options,
+          const Log& log);  // StartupError when the file cannot be written
+
+  void step(const StepRecord& record);
+  // Closes an epoch: its line carries the sums over all its steps.
+  void epoch(std::int64_t epoch);
+  void evaluation(std::int64_t epoch, std::int64_t step, const StepSummary& summary,
+                  double seconds);
+  void flush() { file_.flush(); }
+
+ private:
+  struct Totals {
+    StepSummary summary;
+    double seconds = 0, data_wait_seconds = 0, communication_seconds = 0, exposed_seconds = 0;
+    void add(const StepRecord& record);
+    std::string shares() const;
+  };
+  void progress_line(const StepRecord& record);
+  void warn_about_data(const Totals& totals);
+
+  MetricsOptions options_;
+  const Log& log_;
+  std::ofstream file_;
+  Totals epoch_;
+  Totals since_line_;
+  std::chrono::steady_clock::time_point last_line_;
+  std::int64_t last_line_step_ = 0;
+};
+
+}  // namespace lockstep::train

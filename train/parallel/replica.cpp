@@ -1,0 +1,196 @@
+#include "train/parallel/replica.h"
+
+#include <fmt/format.h>
+
+#include "framework/autograd/engine.h"
+#include "framework/kernels/kernels.h"
+
+namespace lockstep::train {
+namespace {
+
+std::vector<comm::SegmentLayout> layouts_of(const nn::ParameterArena& arena) {
+  std::vector<comm::SegmentLayout> layouts;
+  for (const auto& segment : arena.segments()) {
+    comm::SegmentLayout layout{segment.dtype, segment.gradients.count(), {}};
+    for (const auto& entry : segment.entries) layout.gradients.push_back({entry.begin, entry.end});
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
+std::vector<comm::Range> flat_gradients(const nn::ParameterArena& arena) {
+  std::vector<comm::Range> ranges;
+  for (const auto& segment : arena.segments())
+    ranges.push_back({segment.gradients.data(), segment.gradients.count(), segment.dtype});
+  return ranges;
+}
+
+// Gradients live where peers can read them in place, if the backend has such memory.
+nn::BufferSource gradient_source(comm::Communicator& communicator) {
+  if (!communicator.capabilities().wants_addressable_memory) return {};
+  return [&communicator](std::size_t bytes) {
+    auto memory = communicator.addressable_memory(bytes);
+    if (!memory)
+      throw StartupError(
+          fmt::format("backend {} gave no memory that its ranks can address, asked for {} bytes",
+                      communicator.backend(), bytes));
+    return Buffer(memory->local().data(), bytes, memory);
+  };
+}
+
+double seconds_since(device::Clock::time_point start) {
+  return std::chrono::duration<double>(device::Clock::now() - start).count();
+}
+
+// Ranks that would cut their gradients differently must find out before the first bucket.
+void require_equal_plans(comm::Communicator& communicator, std::uint64_t hash, Stream& stream) {
+  std::vector<std::int64_t> hashes(static_cast<std::size_t>(communicator.size()));
+  const auto self = static_cast<std::size_t>(communicator.rank());
+  hashes[self] = static_cast<std::int64_t>(hash);
+  communicator.all_gather(comm::range_of(std::span(hashes)), stream).wait();
+  for (std::size_t rank = 0; rank < hashes.size(); ++rank)
+    if (hashes[rank] != hashes[0])
+      throw RankError(
+          static_cast<int>(rank),
+          fmt::format(
+              "rank {} has another bucket plan than rank 0: its model, its configuration or "
+              "its program differs",
+              rank));
+}
+
+}  // namespace
+
+Replica::Replica(Context& context, comm::Communicator& communicator,
+                 std::shared_ptr<nn::Module> model, const Variable& example,
+                 const DryLoss& dry_loss, const OptimizerFactory& make_optimizer,
+                 const ReplicaOptions& options)
+    : context_(context),
+      communicator_(communicator),
+      model_(std::move(model)),
+      arena_(context, *model_, nn::backward_order(*model_, example, dry_loss),
+             gradient_source(communicator)),
+      optimizer_(make_optimizer(arena_)),
+      communication_(context.make_stream("communication")),
+      averager_(communicator, layouts_of(arena_),
+                comm::plan_buckets(layouts_of(arena_), options.buckets), flat_gradients(arena_),
+                context.compute_stream(), *communication_, options.overlap),
+      options_(options) {
+  for (const auto& segment : arena_.segments())
+    reached_.emplace_back(segment.entries.size(), false);
+  require_equal_plans(communicator_, averager_.plan().hash(), context_.compute_stream());
+  take_parameters_of_rank_0();
+}
+
+void Replica::take_parameters_of_rank_0() {
+  Stream& stream = context_.compute_stream();
+  for (auto& segment : arena_.segments())
+    communicator_
+        .broadcast({segment.parameters.data(), segment.parameters.count(), segment.dtype}, 0,
+                   stream)
+        .wait();
+  for (auto& buffer : model_->named_buffers())
+    communicator_
+        .broadcast({buffer.tensor.data(), buffer.tensor.count(), buffer.tensor.dtype()}, 0, stream)
+        .wait();
+}
+
+void Replica::begin_update(std::int64_t step, std::int64_t micro_batches) {
+  step_ = step;
+  micro_batches_ = micro_batches;
+  micro_batch_ = 0;
+  had_rows_ = false;
+  exposed_seconds_ = 0;
+  for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
+  averager_.begin();
+  if (options_.before_all_reduce) {
+    communication_->enqueue([this, step] {
+      try {
+        options_.before_all_reduce(step);
+      } catch (const std::exception& error) {
+        communicator_.abort(communicator_.rank(), error.what());
+      }
+    });
+  }
+}
+
+void Replica::backward(const Variable& loss) {
+  const bool last = ++micro_batch_ == micro_batches_;
+  // A single micro-batch overwrites what the gradient buffer holds; several add up from zero, since
+  // a parameter may be reached by some of them only.
+  const bool accumulate = micro_batches_ > 1;
+  if ((accumulate && micro_batch_ == 1) || (!accumulate && !loss.defined())) {
+    for (auto& segment : arena_.segments())
+      kernels::kernels_for(context_).fill(0, segment.gradients);
+  }
+  if (!loss.defined()) return;
+  had_rows_ = true;
+  autograd::backward(
+      loss,
+      {.on_gradient_ready = [this, last](const Variable& leaf, std::int64_t begin,
+                                         std::int64_t end) { announce(leaf, begin, end, last); },
+       .accumulate = accumulate});
+}
+
+void Replica::announce(const Variable& leaf, std::int64_t begin, std::int64_t end,
+                       bool final_contribution) {
+  const auto [segment, index] = arena_.find(leaf);
+  reached_[segment][index] = true;
+  if (!final_contribution) return;
+  const std::int64_t offset = arena_.segments()[segment].entries[index].begin;
+  averager_.ready(segment, offset + begin, offset + end);
+}
+
+void Replica::finish_backward() {
+  // A rank without rows contributes zeros and reaches nothing, rightly.
+  if (had_rows_) require_all_reached();
+  averager_.finish();
+}
+
+void Replica::require_all_reached() const {
+  for (std::size_t s = 0; s < reached_.size(); ++s)
+    for (std::size_t e = 0; e < reached_[s].size(); ++e) {
+      const auto& entry = arena_.segments()[s].entries[e];
+      if (!reached_[s][e] && entry.parameter.requires_grad())
+        throw UsageError(
+            fmt::format("parameter '{}' was not reached by the backward pass of step {}: its "
+                        "gradient is unknown. Every "
+                        "parameter must take part in the loss, or be frozen",
+                        entry.name, step_));
+    }
+}
+
+void Replica::wait_for_bucket(std::size_t bucket) {
+  const auto start = device::Clock::now();
+  averager_.wait(bucket);
+  exposed_seconds_ += seconds_since(start);
+}
+
+bool Replica::gradients_are_finite() {
+  for (std::size_t b = 0; b < averager_.plan().buckets.size(); ++b) wait_for_bucket(b);
+  for (const auto& segment : arena_.segments())
+    if (!kernels::kernels_for(context_).all_finite(segment.gradients)) return false;
+  return true;
+}
+
+void Replica::update(double lr) {
+  const auto& buckets = averager_.plan().buckets;
+  if (!options_.per_bucket)
+    for (std::size_t b = 0; b < buckets.size(); ++b) wait_for_bucket(b);
+  optimizer_->begin_update(lr);
+  for (std::size_t b = 0; b < buckets.size(); ++b) {
+    if (options_.per_bucket) wait_for_bucket(b);
+    optimizer_->apply(buckets[b].segment, buckets[b].begin, buckets[b].end);
+  }
+}
+
+double Replica::communication_seconds() const {
+  double seconds = 0;
+  for (const auto& work : averager_.works()) {
+    if (!work.done()) continue;
+    const auto times = work.times();
+    seconds += std::chrono::duration<double>(times.end - times.start).count();
+  }
+  return seconds;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,100 @@
+// Replica: one rank's copy of a model, trained together with the others'.
+//
+// It joins the autograd engine, the parameter arena, the gradient averager and the optimizer: the
+// backward pass announces gradients, buckets travel while it goes on, and each bucket's slice of
+// the parameters is updated as soon as the bucket has arrived. Parameters of all ranks hold the
+// same bits after every update.
+//
+// The caller scales every local loss by 1 / (targets in the global batch); gradients are summed, so
+// shards of unequal size, empty ones included, give the gradient of the global batch.
+//
+// One update: begin_update(); backward() for each micro-batch, the last one marked;
+// finish_backward(); update(). Used from the rank's own thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/bucketing/gradient_averager.h"
+#include "comm/communicator.h"
+#include "framework/nn/parameter_arena.h"
+#include "framework/optim/optimizer.h"
+
+namespace lockstep::train {
+
+struct ReplicaOptions {
+  comm::BucketPlanOptions buckets;
+  bool overlap = true;
+  // The update of a bucket's parameters waits for that bucket only, not for all.
+  bool per_bucket = true;
+  // Test-only: runs on the communication stream before the buckets of update `step` are launched.
+  // What it throws aborts the run with this rank as the cause.
+  std::function<void(std::int64_t step)> before_all_reduce;
+};
+
+// Makes the optimizer on the replica's arena.
+using OptimizerFactory = std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterArena&)>;
+// Maps the model's output to a scalar of the kind that training uses, for the dry run that finds
+// the order of gradients.
+using DryLoss = std::function<Variable(const Variable& output)>;
+
+class Replica {
+ public:
+  // Collective: lays out the arena, compares the plan over all ranks (RankError naming the ranks
+  // that differ) and takes rank 0's parameters and buffers. `example` is a dry input: zeros, a
+  // batch of two.
+  Replica(Context& context, comm::Communicator& communicator, std::shared_ptr<nn::Module> model,
+          const Variable& example, const DryLoss& dry_loss, const OptimizerFactory& make_optimizer,
+          const ReplicaOptions& options);
+
+  // `micro_batches`: how many calls of backward() follow.
+  void begin_update(std::int64_t step, std::int64_t micro_batches = 1);
+  // A micro-batch's gradients. An undefined `loss` is a micro-batch without rows on this rank.
+  void backward(const Variable& loss);
+  // Everything is on its way. Throws UsageError naming a parameter that no backward reached.
+  void finish_backward();
+  // Whether the reduced gradients are finite; waits for them. The same answer on every rank.
+  bool gradients_are_finite();
+  void update(double lr);
+
+  nn::Module& model() { return *model_; }
+  nn::ParameterArena& arena() { return arena_; }
+  const nn::ParameterArena& arena() const { return arena_; }
+  optim::Optimizer& optimizer() { return *optimizer_; }
+  const comm::GradientAverager& averager() const { return averager_; }
+  Stream& communication_stream() { return *communication_; }
+  comm::Communicator& communicator() { return communicator_; }
+
+  // Seconds that the host waited for communication in the current update, and that the
+  // communication of its buckets took.
+  double exposed_seconds() const { return exposed_seconds_; }
+  double communication_seconds() const;
+
+ private:
+  void announce(const Variable& leaf, std::int64_t begin, std::int64_t end,
+                bool final_contribution);
+  void require_all_reached() const;
+  void wait_for_bucket(std::size_t bucket);
+  void take_parameters_of_rank_0();
+
+  Context& context_;
+  comm::Communicator& communicator_;
+  std::shared_ptr<nn::Module> model_;
+  nn::ParameterArena arena_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<Stream> communication_;
+  comm::GradientAverager averager_;
+  ReplicaOptions options_;
+
+  std::vector<std::vector<bool>> reached_;  // by segment and entry, in this update
+  std::int64_t step_ = 0;
+  std::int64_t micro_batches_ = 1;
+  std::int64_t micro_batch_ = 0;
+  bool had_rows_ = false;
+  double exposed_seconds_ = 0;
+};
+
+}  // namespace lockstep::train

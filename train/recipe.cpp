@@ -1,0 +1,97 @@
+#include "train/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/kernels/kernels.h"
+#include "framework/ops/cross_entropy.h"
+
+namespace lockstep::train {
+namespace {
+
+std::size_t bytes_of_mib(double mib) {
+  return static_cast<std::size_t>(std::llround(mib * 1024 * 1024));
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const Config::Optimizer& config,
+                                                 nn::ParameterArena& arena) {
+  if (config.name == "sgd")
+    return optim::make_sgd(arena, {.momentum = config.momentum,
+                                   .weight_decay = config.weight_decay,
+                                   .nesterov = config.nesterov});
+  return optim::make_adam(arena, {.beta1 = config.beta1,
+                                  .beta2 = config.beta2,
+                                  .epsilon = config.epsilon,
+                                  .weight_decay = config.weight_decay,
+                                  .decoupled = config.name == "adamw"});
+}
+
+ReplicaOptions replica_options(const Config& config, const FaultHook& faults, int rank) {
+  ReplicaOptions options;
+  options.buckets = {bytes_of_mib(config.data_parallel.bucket_mib),
+                     bytes_of_mib(config.data_parallel.first_bucket_mib)};
+  options.overlap = config.data_parallel.overlap;
+  // Skipping a step is a decision that needs every bucket; otherwise the slices need not wait.
+  options.per_bucket =
+      config.optimizer.per_bucket == "on" ||
+      (config.optimizer.per_bucket == "auto" && config.train.on_nonfinite != "skip");
+  if (faults.active())
+    options.before_all_reduce = [&faults, rank](std::int64_t step) {
+      faults.hit(rank, step, FaultPlace::before_allreduce);
+    };
+  return options;
+}
+
+Variable dry_loss(const Variable& logits) {
+  const Tensor targets = Tensor::empty(logits.context(), Shape{logits.shape()[0]}, DType::int64);
+  kernels::kernels_for(logits.context()).fill(0, targets);
+  return ops::cross_entropy(logits, targets).loss_sum;
+}
+
+}  // namespace
+
+std::int64_t total_steps(const Config& config, std::int64_t steps_per_epoch) {
+  const std::int64_t all = config.train.epochs * steps_per_epoch;
+  return config.train.steps ? std::min(*config.train.steps, all) : all;
+}
+
+optim::Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch,
+                              std::int64_t total_steps) {
+  optim::Schedule schedule;
+  schedule.warmup_steps = config.schedule.warmup_steps;
+  if (config.schedule.name == "step")
+    schedule.shape =
+        optim::Step{config.schedule.step_every * steps_per_epoch, config.schedule.factor};
+  else if (config.schedule.name == "cosine")
+    schedule.shape = optim::Cosine{total_steps, config.schedule.minimum};
+  return schedule;
+}
+
+comm::CommunicatorOptions communicator_options(const Config& config) {
+  comm::CommunicatorOptions options;
+  options.timeout =
+      std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(config.comm.timeout * 1000)));
+  options.algorithm = config.comm.algorithm;
+  options.check = config.comm.check == "off"    ? comm::AgreementCheck::off
+                  : config.comm.check == "plan" ? comm::AgreementCheck::plan
+                                                : comm::AgreementCheck::every;
+  return options;
+}
+
+std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
+                                      comm::Communicator& communicator,
+                                      const models::ModelInput& input, const FaultHook& faults) {
+  auto model =
+      models::make_model(context, config.model.name, config.model.options, input, *config.seed);
+  std::vector<std::int64_t> extents{2};
+  extents.insert(extents.end(), input.features.extents().begin(), input.features.extents().end());
+  const Tensor example =
+      Tensor::empty(context, Shape(std::span<const std::int64_t>(extents)), input.dtype);
+  kernels::kernels_for(context).fill(0, example);
+  return std::make_unique<Replica>(
+      context, communicator, std::move(model), Variable(example), dry_loss,
+      [&config](nn::ParameterArena& arena) { return make_optimizer(config.optimizer, arena); },
+      replica_options(config, faults, communicator.rank()));
+}
+
+}  // namespace lockstep::train

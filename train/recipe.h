@@ -1,0 +1,26 @@
+// From the configuration to the objects it describes.
+#pragma once
+
+#include "comm/communicator.h"
+#include "framework/optim/schedule.h"
+#include "models/registry.h"
+#include "train/config/config.h"
+#include "train/fault.h"
+#include "train/parallel/replica.h"
+
+namespace lockstep::train {
+
+// Updates of the whole run: all epochs, or train.steps if that ends it sooner.
+std::int64_t total_steps(const Config& config, std::int64_t steps_per_epoch);
+
+optim::Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch,
+                              std::int64_t total_steps);
+
+comm::CommunicatorOptions communicator_options(const Config& config);
+
+// Collective: the model for data of this kind, initialised from the seed, as this rank's replica.
+std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
+                                      comm::Communicator& communicator,
+                                      const models::ModelInput& input, const FaultHook& faults);
+
+}  // namespace lockstep::train
