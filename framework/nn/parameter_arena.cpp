@@ -76,16 +76,18 @@ ParameterArena::ParameterArena(Context& context, Module& model,
         segment.entries.empty() ? 0 : align_elements(segment.entries.back().end, segment.dtype);
     segment.entries.push_back({name, variable, begin, begin + variable.value().count()});
   }
+  // All memory first, so that a failure leaves the model as it was.
   for (auto& [dtype, segment] : by_dtype) {
     const std::int64_t count = align_elements(segment.entries.back().end, dtype);
     segment.parameters = make_flat(context, count, dtype, parameter_source, "parameter");
     segment.gradients = make_flat(context, count, dtype, gradient_source, "gradient");
-    for (Entry& entry : segment.entries) {
-      adopt(segment, entry);
-      places_[identity(entry.parameter)] = {
-          segments_.size(), static_cast<std::size_t>(&entry - segment.entries.data())};
-    }
     segments_.push_back(std::move(segment));
+  }
+  for (std::size_t s = 0; s < segments_.size(); ++s) {
+    for (std::size_t e = 0; e < segments_[s].entries.size(); ++e) {
+      adopt(segments_[s], segments_[s].entries[e]);
+      places_[identity(segments_[s].entries[e].parameter)] = {s, e};
+    }
   }
 }
 
