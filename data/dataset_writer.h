@@ -30,6 +30,8 @@ class DatasetWriter {
   // Any number of rows, in file order; labels.size() rows of features in the stored type.
   void append(std::string_view split, std::span<const std::byte> features,
               std::span<const std::int64_t> labels);
+  // Of the finished file, in place of the one given at the start.
+  void set_normalization(Normalization normalization);
   void finish();
 
  private:

@@ -70,7 +70,7 @@ class Sampler {
   RowRange batch(std::int64_t step) const;  // the positions of a global batch
 
   std::int64_t blocks() const;
-  std::int64_t groups() const;
+  std::int64_t groups() const;  // of an epoch; without those that drop_last leaves no batch in
   std::int64_t group_of(std::int64_t position) const;
   // Fills `group`, whose memory is used again.
   void group(std::int64_t epoch, std::int64_t number, Group& group) const;

@@ -1,0 +1,247 @@
+#include "data/loader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "data/normalizer.h"
+#include "data/prefetcher.h"
+#include "data/resident_rows.h"
+#include "data/streamed_rows.h"
+#include "framework/base/error.h"
+
+namespace lockstep::data {
+
+namespace {
+
+void check_options(const Context& context, const LoaderOptions& options) {
+  if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
+    throw UsageError(fmt::format("loader: rank {} of {} ranks", options.rank, options.world_size));
+  }
+  if (options.batch_size < 1 || options.prefetch < 0) {
+    throw UsageError(fmt::format("loader: batch size {}, prefetch {}; expected at least 1 and 0",
+                                 options.batch_size, options.prefetch));
+  }
+  if (context.device().kind != DeviceKind::cpu) {
+    throw UsageError("loader: batches on " + to_string(context.device()) +
+                     " asked for, expected a CPU context");
+  }
+}
+
+std::size_t bytes_of_rows(const DatasetInfo& info, std::int64_t rows) {
+  return static_cast<std::size_t>(rows) * (info.row_bytes() + sizeof(std::int64_t));
+}
+
+// How many blocks make a group when two groups are to fit into the memory limit; 0 when all rows
+// fit.
+std::int64_t group_blocks(const std::string& path, const DatasetInfo& info, const SplitInfo& split,
+                          std::size_t memory_limit) {
+  if (bytes_of_rows(info, split.samples) <= memory_limit) return 0;
+  const std::size_t block_bytes = bytes_of_rows(info, split.block_rows);
+  const std::size_t blocks = memory_limit / 2 / block_bytes;
+  if (blocks == 0) {
+    throw ConfigError(
+        fmt::format("{}: /{}: memory limit of {} bytes, expected at least {} for two "
+                    "blocks of {} rows (or {} for all rows)",
+                    path, split.name, memory_limit, 2 * block_bytes, split.block_rows,
+                    bytes_of_rows(info, split.samples)));
+  }
+  return static_cast<std::int64_t>(blocks);
+}
+
+Sampler make_sampler(const std::string& path, const DatasetInfo& info, const SplitInfo& split,
+                     const LoaderOptions& options) {
+  if (split.samples == 0) {
+    throw DataError(fmt::format("{}: /{}: found 0 samples, expected at least 1", path, split.name));
+  }
+  SamplerOptions sampling;
+  sampling.samples = split.samples;
+  sampling.batch_size = options.batch_size;
+  sampling.shuffle = options.shuffle;
+  sampling.drop_last = options.drop_last;
+  sampling.seed = options.seed;
+  sampling.group_blocks = group_blocks(path, info, split, options.memory_limit);
+  sampling.block_rows = sampling.group_blocks == 0 ? split.samples : split.block_rows;
+  Sampler sampler(sampling);
+  if (sampler.steps_per_epoch() == 0) {
+    throw DataError(
+        fmt::format("{}: /{}: an epoch has 0 steps: found {} samples, expected at least "
+                    "the batch size of {} when the last batch is dropped",
+                    path, split.name, split.samples, options.batch_size));
+  }
+  return sampler;
+}
+
+}  // namespace
+
+struct Loader::Impl {
+  // The memory of one batch.
+  struct Slot {
+    Tensor features;  // room for the largest share of a batch
+    Tensor labels;
+    std::vector<std::int64_t> indices;
+    Batch batch;
+  };
+
+  Impl(Context& context, const std::string& path, std::string_view split_name,
+       const LoaderOptions& given, SharedStorage& storage);
+  bool in_memory() const { return sampler.blocks() == 1; }
+  std::unique_ptr<RowStore> make_store(DatasetFile file, SharedStorage& storage);
+  void make_slots(Context& context);
+  void start_at(std::int64_t epoch, std::int64_t step);
+  void fill(Slot& slot, const std::stop_token& stop);
+  void gather(const GroupRows& rows, RowRange positions, std::int64_t first, Slot& slot) const;
+
+  LoaderOptions options;
+  DatasetInfo info;
+  SplitInfo split;
+  Sampler sampler;
+  Normalizer normalize;
+  std::unique_ptr<RowStore> store;
+  std::vector<Slot> slots;
+  std::int64_t epoch = 0;  // of the next batch to be filled
+  std::int64_t step = 0;
+  std::chrono::steady_clock::duration waited{};
+  Prefetcher prefetcher;  // last, since its thread uses all the others
+
+ private:
+  Impl(Context& context, DatasetFile file, std::string_view split_name, const LoaderOptions& given,
+       SharedStorage& storage);
+};
+
+Loader::Impl::Impl(Context& context, const std::string& path, std::string_view split_name,
+                   const LoaderOptions& given, SharedStorage& storage)
+    : Impl(context, (check_options(context, given), DatasetFile(path)), split_name, given,
+           storage) {}
+
+Loader::Impl::Impl(Context& context, DatasetFile file, std::string_view split_name,
+                   const LoaderOptions& given, SharedStorage& storage)
+    : options(given),
+      info(file.info()),
+      split(file.split(split_name)),
+      sampler(make_sampler(file.path(), info, split, options)),
+      normalize(info, options.dtype),
+      store(make_store(std::move(file), storage)),
+      prefetcher(static_cast<std::size_t>(options.prefetch),
+                 [this](std::size_t slot, std::stop_token stop) { fill(slots[slot], stop); }) {
+  make_slots(context);
+}
+
+std::unique_ptr<RowStore> Loader::Impl::make_store(DatasetFile file, SharedStorage& storage) {
+  if (in_memory()) {
+    return std::make_unique<ResidentRows>(file, split, sampler, storage, options.verify);
+  }
+  return std::make_unique<StreamedRows>(std::move(file), split, sampler, storage, options.verify,
+                                        options.timeout);
+}
+
+void Loader::Impl::make_slots(Context& context) {
+  const std::int64_t largest_batch = std::min(options.batch_size, split.samples);
+  const std::int64_t rows = (largest_batch + options.world_size - 1) / options.world_size;
+  std::vector<std::int64_t> extents{rows};
+  const auto of_sample = info.feature_shape.extents();
+  extents.insert(extents.end(), of_sample.begin(), of_sample.end());
+  slots.resize(prefetcher.slots());
+  for (Slot& slot : slots) {
+    slot.features = Tensor::empty(context, Shape(extents), options.dtype);
+    slot.labels = Tensor::empty(context, Shape{rows}, DType::int64);
+    slot.indices.resize(static_cast<std::size_t>(rows));
+  }
+}
+
+void Loader::Impl::start_at(std::int64_t to_epoch, std::int64_t to_step) {
+  prefetcher.stop();
+  epoch = to_epoch;
+  step = to_step;
+  store->seek(epoch, sampler.group_of(sampler.batch(step).begin));
+  prefetcher.start();
+}
+
+void Loader::Impl::fill(Slot& slot, const std::stop_token& stop) {
+  if (options.before_read) options.before_read(epoch * sampler.steps_per_epoch() + step);
+  const RowRange global = sampler.batch(step);
+  const RowRange share = shard(global.size(), options.rank, options.world_size);
+  const RowRange mine{global.begin + share.begin, global.begin + share.end};
+  Batch& batch = slot.batch;
+  batch.epoch = epoch;
+  batch.step_in_epoch = step;
+  batch.first_row = share.begin;
+  batch.global_rows = global.size();
+  batch.rows = share.size();
+  batch.indices = std::span(slot.indices).first(static_cast<std::size_t>(share.size()));
+
+  const std::int64_t last_group = sampler.group_of(global.end - 1);
+  for (std::int64_t group = sampler.group_of(global.begin); group <= last_group; ++group) {
+    const GroupRows rows = store->enter(epoch, group, stop);
+    const RowRange& here = rows.group->positions;
+    gather(rows, {std::max(mine.begin, here.begin), std::min(mine.end, here.end)}, mine.begin,
+           slot);
+  }
+  store->read_ahead(global.end, stop);
+  if (++step == sampler.steps_per_epoch()) {
+    step = 0;
+    ++epoch;
+  }
+}
+
+// Puts the samples at `positions` into the slot, where row 0 is the sample at position `first`.
+void Loader::Impl::gather(const GroupRows& rows, RowRange positions, std::int64_t first,
+                          Slot& slot) const {
+  const std::size_t stored_bytes = info.row_bytes();
+  const std::size_t result_bytes =
+      static_cast<std::size_t>(info.feature_shape.count()) * base::size_of(options.dtype);
+  auto* const features = static_cast<std::byte*>(slot.features.data());
+  auto* const labels = slot.labels.data<std::int64_t>();
+  for (std::int64_t position = positions.begin; position < positions.end; ++position) {
+    const std::int64_t row = rows.group->row_at(position);
+    const auto to = static_cast<std::size_t>(position - first);
+    normalize(rows.features + static_cast<std::size_t>(row) * stored_bytes,
+              features + to * result_bytes);
+    labels[to] = rows.labels[row];
+    slot.indices[to] = rows.group->sample_at(row);
+  }
+}
+
+Loader::Loader(Context& context, const std::string& path, std::string_view split,
+               const LoaderOptions& options, SharedStorage& storage)
+    : impl_(std::make_unique<Impl>(context, path, split, options, storage)) {}
+
+Loader::~Loader() = default;
+
+const DatasetInfo& Loader::info() const {
+  return impl_->info;
+}
+std::int64_t Loader::samples() const {
+  return impl_->split.samples;
+}
+std::int64_t Loader::steps_per_epoch() const {
+  return impl_->sampler.steps_per_epoch();
+}
+bool Loader::in_memory() const {
+  return impl_->in_memory();
+}
+double Loader::wait_seconds() const {
+  return std::chrono::duration<double>(impl_->waited).count();
+}
+
+void Loader::seek(std::int64_t epoch, std::int64_t step_in_epoch) {
+  if (epoch < 0 || step_in_epoch < 0 || step_in_epoch >= steps_per_epoch()) {
+    throw UsageError(fmt::format("loader: seek to epoch {}, step {} of {}", epoch, step_in_epoch,
+                                 steps_per_epoch()));
+  }
+  impl_->start_at(epoch, step_in_epoch);
+}
+
+Batch Loader::next() {
+  if (!impl_->prefetcher.running()) impl_->start_at(0, 0);
+  const auto start = std::chrono::steady_clock::now();
+  Impl::Slot& slot = impl_->slots[impl_->prefetcher.next()];
+  impl_->waited += std::chrono::steady_clock::now() - start;
+  Batch batch = slot.batch;
+  batch.features = slot.features.slice(0, 0, batch.rows);
+  batch.labels = slot.labels.slice(0, 0, batch.rows);
+  return batch;
+}
+
+}  // namespace lockstep::data
