@@ -4,7 +4,8 @@
 // make_process_group() for ranks that are processes. Everything above is written once against this
 // class.
 //
-// allocate() is called from one thread of a rank at a time; the rest is thread-safe.
+// allocate() and split() are collective and called from one thread of a rank at a time; the rest is
+// thread-safe. Memory that was allocated may outlive the group.
 #pragma once
 
 #include <chrono>
@@ -33,11 +34,14 @@ struct WaitPolicy {
   static WaitPolicy for_ranks(int ranks_on_this_host);
 };
 
-struct ControlBlock;  // comm/memory/control_block.h
+class Barrier;
+class Control;
+class MappedMemory;
+struct Note;
 
 class Group {
  public:
-  virtual ~Group() = default;
+  virtual ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
@@ -48,49 +52,71 @@ class Group {
   // page-aligned, every page reserved: a shortage is a StartupError naming needed and available
   // bytes on every rank, never a later bus error. RankError naming a rank that does not come before
   // the deadline.
-  virtual std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes,
-                                                    device::Deadline deadline) = 0;
+  std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes, device::Deadline deadline);
+
+  // Collective: a group of those ranks that give the same `color`, ordered by (key, rank); nullptr
+  // for a negative one. An abort of this group ends the new one too, not the other way round.
+  std::unique_ptr<Group> split(int color, int key, device::Deadline deadline);
 
   // Waits until `ready(value of the signal)`, with acquire. `signal` lies in memory of this group.
-  // Throws RankError with the first cause when the group was aborted, and `late()`, which makes a
-  // RankError, when the deadline passed. A condition that already holds returns at once, aborted or
-  // not. Writers use post(signal, value). Allocates nothing unless it throws.
+  // Throws RankError with the first cause when the group was aborted, and what `late()` returns
+  // when the deadline passed. A condition that already holds returns at once, aborted or not.
+  // Writers use post(signal, value). Allocates nothing unless it throws.
   template <class Ready, class Late>
   void wait(Signal& signal, Ready&& ready, device::Deadline deadline, Late&& late) const {
     std::uint32_t seen = signal.value.load(std::memory_order_acquire);
     for (int look = 0; !ready(seen); ++look) {
+      bool in_time = true;
       if (look < policy_.spins)
         cpu_relax();
-      else if (!rest(signal, seen, look - policy_.spins, deadline))
-        throw late();
+      else
+        in_time = rest(signal, seen, look - policy_.spins, deadline);
       seen = signal.value.load(std::memory_order_acquire);
+      if (!in_time && !ready(seen)) throw late();
     }
   }
 
-  // The first cause wins; ends every wait of every rank, now and later. `rank` is the one at fault,
-  // -1 where it is not known; a text longer than the control block holds is cut.
+  // The first cause wins; ends every wait of every rank, now and later: those asleep within 20 ms.
+  // `rank` is the one at fault, -1 where it is not known; a cause of more than 2,000 characters is
+  // cut.
   void abort(int rank, const std::string& cause);
   bool aborted() const;
   void throw_if_aborted() const;
 
-  // For tests and measurements.
+  // For tests and measurements; before any wait.
   void set_wait_policy(WaitPolicy policy) { policy_ = policy; }
 
  protected:
-  // `control` lies in memory of the group and outlives this object.
-  Group(int rank, int size, ControlBlock& control)
-      : control_(control), rank_(rank), size_(size), policy_(WaitPolicy::for_ranks(size)) {}
+  Group(int rank, int size, std::shared_ptr<Control> control);
 
-  ControlBlock& control_;
+  const std::shared_ptr<Control>& control() const { return control_; }
+
+  // Rank 0: makes `bytes` of memory for the whole group.
+  virtual std::shared_ptr<MappedMemory> make_memory(std::size_t bytes) = 0;
+  // Between two agreements of all ranks: rank 0 gives what it made, each rank gets it.
+  virtual std::shared_ptr<MappedMemory> share_memory(std::shared_ptr<MappedMemory> made,
+                                                     std::size_t bytes,
+                                                     device::Deadline deadline) = 0;
+  // `members`: the ranks of the new group in its order. The first of them makes what leads the
+  // others to it, and the address that they need for it; then, after an agreement, all of them
+  // join.
+  virtual std::string prepare_split(int size) = 0;
+  virtual std::unique_ptr<Group> join_split(int leader, const std::string& address, int rank,
+                                            int size, device::Deadline deadline) = 0;
 
  private:
   // One step of a wait that has spun enough: gives the processor away or sleeps a bounded while.
   // False when the deadline has passed; throws when the group was aborted.
   bool rest(Signal& signal, std::uint32_t seen, int look, device::Deadline deadline) const;
+  // All ranks tell each other `mine`; every rank gets all, by rank.
+  std::vector<Note> agree(const Note& mine, device::Deadline deadline);
 
   int rank_;
   int size_;
   WaitPolicy policy_;
+  std::shared_ptr<Control> control_;
+  std::unique_ptr<Barrier> agreement_;
+  int agreements_ = 0;
   std::mutex abort_mutex_;
   bool has_given_cause_ = false;
 };
@@ -98,8 +124,8 @@ class Group {
 // One Group for each rank, all in this process.
 std::vector<std::unique_ptr<Group>> make_thread_groups(int size);
 
-// Collective over the ranks of the store; `prefix` separates groups that share a store. Throws
-// StartupError naming the ranks that are missing after `start_timeout`.
+// Collective over the ranks of the store; `prefix` separates groups that share a store and is used
+// once. Throws StartupError naming the ranks that are missing after `start_timeout`.
 std::unique_ptr<Group> make_process_group(Store& store, const std::string& prefix, int rank,
                                           int size, std::chrono::milliseconds start_timeout);
 
