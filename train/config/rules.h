@@ -1,0 +1,18 @@
+// What has to hold between keys, each of which is right on its own.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/config/config.h"
+
+namespace lockstep::train {
+
+struct BrokenRule {
+  std::string key;   // where to say it
+  std::string text;  // what was found and what is expected
+};
+
+std::vector<BrokenRule> broken_rules(const Config& config);
+
+}  // namespace lockstep::train
