@@ -64,10 +64,10 @@ std::string to_string(
     const Range& range);  // ">= 1", "> 0", "in [0, 1)"; empty when nothing is excluded
 
 struct OptionSpec {
-  std::string name;
+  std::string name = {};
   OptionKind kind = OptionKind::integer;
-  OptionValue default_value;  // null where there is none: `nullable`, or it has to be given
-  std::string doc;            // one or two sentences for a user, with the unit
+  OptionValue default_value = {};  // null where there is none: `nullable`, or it has to be given
+  std::string doc = {};            // one or two sentences for a user, with the unit
   Range range = {};
   std::vector<std::string> words =
       {};  // of a choice: all of them; else words taken instead of a value ("auto")
