@@ -1,14 +1,17 @@
-// Communicator: the collectives of a group of ranks, the one interface that every backend implements.
+// Communicator: the collectives of a group of ranks, the one interface that every backend
+// implements.
 //
 // Rules for all backends:
-// - A collective is enqueued on a stream and returns a Work at once. On an inline stream it has run, on
-//   the calling thread, when the call returns. All ranks call the same collectives in the same order;
-//   all collectives of one communicator are enqueued on one stream at a time.
+// - A collective is enqueued on a stream and returns a Work at once. On an inline stream it has
+// run, on
+//   the calling thread, when the call returns. All ranks call the same collectives in the same
+//   order; all collectives of one communicator are enqueued on one stream at a time.
 // - The memory belongs to the caller and must stay valid and untouched until the Work is done.
-// - Ranks that disagree about a collective (kind, count, dtype, op, root, tag) all get a RankError naming
-//   both sides; never a wrong result, never a hang. Every wait has a deadline (Options::timeout) and
-//   looks at the group's abort flag. After an error the communicator is broken: each further call fails
-//   with the same error.
+// - Ranks that disagree about a collective (kind, count, dtype, op, root, tag) all get a RankError
+// naming
+//   both sides; never a wrong result, never a hang. Every wait has a deadline (Options::timeout)
+//   and looks at the group's abort flag. After an error the communicator is broken: each further
+//   call fails with the same error.
 // - Every rank receives the same bits from all_reduce, all_gather and broadcast.
 // - A world of one and a count of zero are valid and copy at most.
 //
@@ -32,11 +35,20 @@
 
 namespace lockstep::comm {
 
+// 16-bit floats are reduced in float and rounded once. Integer sums wrap around. max and min of
+// numbers and a NaN are NaN.
 enum class ReduceOp : std::uint8_t { sum, avg, max, min };
 std::string_view name_of(ReduceOp op);
 
 enum class CollectiveKind : std::uint8_t {
-  all_reduce, reduce, reduce_scatter, all_gather, broadcast, all_to_all, barrier, split
+  all_reduce,
+  reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  all_to_all,
+  barrier,
+  split
 };
 std::string_view name_of(CollectiveKind kind);
 
@@ -57,45 +69,55 @@ Range range_of(std::span<T, Extent> elements) {
 using Tag = std::uint32_t;
 inline constexpr Tag no_tag = 0xffffffffu;
 
-// A collective that was enqueued. A cheap handle; copies refer to the same collective.
+// A collective that was enqueued. A cheap handle; copies refer to the same collective. Thread-safe.
 class Work {
  public:
   // When it ran; filled in when done. For timelines and the exposed-communication share.
   struct Times {
     device::Clock::time_point start, end;
   };
-  class State;
+  // What a handle refers to; one implementation for each kind of backend.
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual Event event() const = 0;           // done when the collective is
+    virtual void throw_if_failed() const = 0;  // valid once done
+    virtual Times times() const = 0;           // valid once done
+  };
 
   Work() = default;  // done, without error
-  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  explicit Work(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
   bool done() const;
   // The host waits until it is done; throws what the collective failed with. The collective's own
   // timeout ends it, so this needs none.
   void wait() const;
-  // Work enqueued on `stream` later waits for it; errors surface at the next wait() on the host.
+  // Work enqueued on `stream` later waits for it. On an inline stream this is wait(); on others an
+  // error surfaces at the next wait() on the host.
   void wait_on(Stream& stream) const;
   Times times() const;
 
  private:
-  std::shared_ptr<State> state_;
+  std::shared_ptr<const State> state_;
 };
 
 struct Capabilities {
   std::vector<DType> dtypes;
-  std::vector<ReduceOp> ops;
+  std::vector<ReduceOp> ops;  // the average of integers is not defined: nobody offers it
   std::vector<CollectiveKind> collectives;
   std::vector<DeviceKind> devices;
   // Gradients should live in memory from `addressable_memory()`, where peers read them in place.
   bool wants_addressable_memory = false;
+
+  bool reduces(DType dtype, ReduceOp op) const;
 };
 
 enum class AgreementCheck : std::uint8_t { every, plan, off };  // comm.check
 
 struct CommunicatorOptions {
-  std::chrono::milliseconds timeout{60'000};        // comm.timeout: of one collective
-  std::string algorithm = "auto";                   // comm.algorithm
-  AgreementCheck check = AgreementCheck::every;     // comm.check
+  std::chrono::milliseconds timeout{60'000};     // comm.timeout: of one collective
+  std::string algorithm = "auto";                // comm.algorithm
+  AgreementCheck check = AgreementCheck::every;  // comm.check
 };
 
 class Communicator {
@@ -125,21 +147,21 @@ class Communicator {
   virtual Work all_to_all(Range send, Range receive, Stream& stream, Tag tag = no_tag) = 0;
   virtual Work barrier(Stream& stream) = 0;
 
-  // A communicator of those ranks that give the same `color`, ordered by (key, rank). Blocking; called
-  // by all. `color` < 0 takes no part and gets nullptr.
+  // A communicator of those ranks that give the same `color`, ordered by (key, rank). Blocking;
+  // called by all. `color` < 0 takes no part and gets nullptr.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
-  // Memory that every rank of the group can address; collective, the same size on all ranks. nullptr
-  // where the backend has none.
+  // Memory that every rank of the group can address; collective, the same size on all ranks.
+  // nullptr where the backend has none.
   virtual std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) = 0;
 
-  // Ends every wait of every rank that can be reached, now and later, with RankError(rank, cause). The
-  // first cause wins.
+  // Ends every wait of every rank that can be reached, now and later, with RankError(rank, cause).
+  // The first cause wins.
   virtual void abort(int rank, const std::string& cause) = 0;
 };
 
-// The slice of `count` elements that belongs to `rank` of `size`: contiguous, differing by at most one
-// element in length: [count * rank / size, count * (rank + 1) / size).
+// The slice of `count` elements that belongs to `rank` of `size`: contiguous, differing by at most
+// one element in length: [count * rank / size, count * (rank + 1) / size).
 struct Slice {
   std::int64_t begin = 0, end = 0;
   std::int64_t count() const { return end - begin; }

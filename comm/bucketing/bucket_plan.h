@@ -1,7 +1,13 @@
 // BucketPlan: how the flat gradient buffer is cut into buckets, one collective each.
 //
-// A pure function of its arguments, equal on every rank. A bucket is a range of the flat buffer of one
-// segment (dtype) and may end inside a tensor. Buckets follow the order in which gradients get ready.
+// A pure function of its arguments, equal on every rank. A bucket is a range of the flat buffer of
+// one segment (dtype) and may end inside a tensor. Buckets follow the order in which gradients get
+// ready.
+//
+// Gradients are packed until the limit is reached, and the one that lies across it is cut there, so
+// that n bytes make at most n / limit + 1 buckets. A tensor larger than the limit starts a bucket
+// of its own and is cut into equal pieces, so that none of them is a small remainder that costs a
+// collective of its own, and that small tensors before and after it do not wait for it.
 #pragma once
 
 #include <cstdint>
@@ -12,34 +18,44 @@
 
 namespace lockstep::comm {
 
-struct GradientRange {      // one parameter's gradient, as it lies in the flat buffer
+struct GradientRange {  // one parameter's gradient, as it lies in the flat buffer
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
 
 struct SegmentLayout {
   DType dtype = DType::float32;
-  std::int64_t count = 0;                 // of the whole flat buffer, padding included
-  std::vector<GradientRange> gradients;   // ascending
+  std::int64_t count = 0;                // of the whole flat buffer, padding included
+  std::vector<GradientRange> gradients;  // ascending
 };
 
 struct Bucket {
   std::size_t segment = 0;
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  DType dtype = DType::float32;  // of the segment
+  std::int64_t count() const { return end - begin; }
+  std::size_t bytes() const { return static_cast<std::size_t>(count()) * base::size_of(dtype); }
+  bool operator==(const Bucket&) const = default;
 };
 
 struct BucketPlanOptions {
-  std::size_t bucket_bytes = std::size_t{4} << 20;        // data_parallel.bucket_mib
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;  // data_parallel.first_bucket_mib
+  std::size_t bucket_bytes = std::size_t{4} << 20;  // data_parallel.bucket_mib; at least 64
+  // data_parallel.first_bucket_mib: a smaller first one starts communication earlier. At least 64;
+  // the smaller of both holds.
+  std::size_t first_bucket_bytes = std::size_t{1} << 20;
 };
 
 struct BucketPlan {
   std::vector<Bucket> buckets;
   std::uint64_t hash() const;
-  std::string describe() const;  // one line for the log
+  // One line for the log: "12 buckets of 0.9 MiB to 4.0 MiB, 41.2 MiB in all".
+  std::string describe() const;
 };
 
-BucketPlan plan_buckets(const std::vector<SegmentLayout>& segments, const BucketPlanOptions& options);
+// Throws UsageError for a limit below 64 bytes and for gradients that are not ascending, disjoint
+// and within their segment.
+BucketPlan plan_buckets(const std::vector<SegmentLayout>& segments,
+                        const BucketPlanOptions& options);
 
 }  // namespace lockstep::comm

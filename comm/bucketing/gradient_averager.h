@@ -1,11 +1,12 @@
-// GradientAverager: starts the all-reduce of each bucket as soon as its gradients are final, in one fixed
-// order, on the communication stream, without the host waiting.
+// GradientAverager: starts the all-reduce of each bucket as soon as its gradients are final, in one
+// fixed order, on the communication stream, without the host waiting.
 //
-// Gradients are summed: every loss was scaled by 1 / (targets in the global batch) beforehand, so the sum
-// is the gradient of the global batch, whatever the shards' sizes.
+// Gradients are summed: every loss was scaled by 1 / (targets in the global batch) beforehand, so
+// the sum is the gradient of the global batch, whatever the shards' sizes.
 //
-// One step: begin(), then ready() for each finished range, then finish(), then wait(b) for each bucket in
-// order. Used from one thread.
+// One step: begin(), then ready() for each finished range, then finish(), then wait(b) for each
+// bucket in order. Ranges come in any order and in pieces. Used from one thread. No call waits on
+// the host, except where the stream that a collective runs on is inline.
 #pragma once
 
 #include <cstdint>
@@ -20,28 +21,39 @@ namespace lockstep::comm {
 class GradientAverager {
  public:
   // `flat[s]` is segment s's flat gradient buffer. With `overlap` false every bucket is launched by
-  // finish(), on the compute stream's thread of control.
-  GradientAverager(Communicator& communicator, const std::vector<SegmentLayout>& segments, BucketPlan plan,
-                   std::vector<Range> flat, Stream& compute_stream, Stream& communication_stream, bool overlap);
+  // finish(), on the compute stream. The communicator, the streams and the memory must outlive
+  // this. Throws UsageError when plan, segments and buffers do not fit together.
+  GradientAverager(Communicator& communicator, const std::vector<SegmentLayout>& segments,
+                   BucketPlan plan, std::vector<Range> flat, Stream& compute_stream,
+                   Stream& communication_stream, bool overlap);
 
   void begin();
-  // Elements [begin, end) of segment `segment` are final once the work enqueued so far on the compute
-  // stream is done. Throws UsageError when elements are announced twice.
+  // Elements [begin, end) of segment `segment` are final once the work enqueued so far on the
+  // compute stream is done. The range may take in padding between gradients. Throws UsageError when
+  // elements are announced twice, lie outside the segment, or come outside begin() .. finish().
   void ready(std::size_t segment, std::int64_t begin, std::int64_t end);
-  // No more gradients come in this step. Launches what is left; elements that were never announced must
-  // hold what they are to contribute (zero).
+  // No more gradients come in this step. Launches what is left; elements that were never announced
+  // must hold what they are to contribute (zero).
   void finish();
-  // Work enqueued on the compute stream afterwards sees bucket b reduced.
+  // After finish(). Work enqueued on the compute stream afterwards sees bucket b reduced; on an
+  // inline compute stream this throws what the collective failed with.
   void wait(std::size_t bucket);
 
   const BucketPlan& plan() const { return plan_; }
-  const std::vector<Work>& works() const { return works_; }  // of the current step, one for each bucket
+  const std::vector<Work>& works() const {
+    return works_;
+  }  // of the current step, one for each bucket
   std::uint64_t reductions_this_step() const { return launched_; }
   std::uint64_t bytes_this_step() const { return bytes_; }
 
  private:
+  // Announced ranges of one segment: ascending, disjoint, neighbours joined.
+  using Ranges = std::vector<Slice>;
+
   void launch_ready_buckets();
   void launch(std::size_t bucket);
+  std::int64_t gradient_elements(std::size_t segment, Slice range) const;
+  void announce(std::size_t segment, Slice range);
 
   Communicator& communicator_;
   std::vector<SegmentLayout> segments_;
@@ -51,9 +63,12 @@ class GradientAverager {
   Stream& communication_;
   bool overlap_;
 
-  std::vector<std::int64_t> pending_;   // elements of each bucket that are not final yet
+  std::vector<std::int64_t> elements_;  // gradient elements of each bucket, without padding
+  std::vector<std::int64_t> pending_;   // how many of them are not final yet
+  std::vector<Ranges> announced_;       // by segment
   std::vector<Work> works_;
-  std::size_t launched_ = 0;            // buckets 0 .. launched_-1 are on their way
+  bool open_ = false;         // between begin() and finish()
+  std::size_t launched_ = 0;  // buckets 0 .. launched_-1 are on their way
   std::uint64_t bytes_ = 0;
 };
 

@@ -1,0 +1,81 @@
+#include "comm/communicator.h"
+
+#include <algorithm>
+
+namespace lockstep::comm {
+
+std::string_view name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::avg:
+      return "avg";
+    case ReduceOp::max:
+      return "max";
+    case ReduceOp::min:
+      return "min";
+  }
+  __builtin_unreachable();
+}
+
+std::string_view name_of(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      return "all_reduce";
+    case CollectiveKind::reduce:
+      return "reduce";
+    case CollectiveKind::reduce_scatter:
+      return "reduce_scatter";
+    case CollectiveKind::all_gather:
+      return "all_gather";
+    case CollectiveKind::broadcast:
+      return "broadcast";
+    case CollectiveKind::all_to_all:
+      return "all_to_all";
+    case CollectiveKind::barrier:
+      return "barrier";
+    case CollectiveKind::split:
+      return "split";
+  }
+  __builtin_unreachable();
+}
+
+bool Work::done() const {
+  return !state_ || state_->event().done();
+}
+
+void Work::wait() const {
+  if (!state_) return;
+  state_->event().wait();
+  state_->throw_if_failed();
+}
+
+void Work::wait_on(Stream& stream) const {
+  if (!state_) return;
+  if (stream.is_inline()) {
+    wait();
+  } else {
+    stream.wait(state_->event());
+  }
+}
+
+Work::Times Work::times() const {
+  return state_ ? state_->times() : Times{};
+}
+
+bool Capabilities::reduces(DType dtype, ReduceOp op) const {
+  const auto offers = [](const auto& list, auto wanted) {
+    return std::find(list.begin(), list.end(), wanted) != list.end();
+  };
+  if (op == ReduceOp::avg && !base::is_floating(dtype)) return false;
+  return offers(dtypes, dtype) && offers(ops, op);
+}
+
+Slice slice_of(std::int64_t count, int rank, int size) {
+  // count * rank could pass 2^63; the quotient and remainder give the same borders without.
+  const std::int64_t whole = count / size, rest = count % size;
+  const auto border = [&](std::int64_t r) { return whole * r + rest * r / size; };
+  return {border(rank), border(rank + 1)};
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,111 @@
+#include "comm/ring/cpu/ring_communicator.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "comm/ring/ring.h"
+
+namespace lockstep::comm {
+
+std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<Group> group,
+                                                     const CommunicatorOptions& options) {
+  return std::make_unique<ring::RingCommunicator>(std::move(group), options);
+}
+
+}  // namespace lockstep::comm
+
+namespace lockstep::comm::ring {
+
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Algorithm>, 4> algorithm_names = {{
+    {"auto", Algorithm::choose},
+    {"one_shot", Algorithm::one_shot},
+    {"two_shot", Algorithm::two_shot},
+    {"ring", Algorithm::ring},
+}};
+
+Algorithm algorithm_from_name(std::string_view name) {
+  for (const auto& [known, algorithm] : algorithm_names)
+    if (known == name) return algorithm;
+  throw ConfigError(
+      fmt::format("comm.algorithm: found \"{}\", expected auto, one_shot, two_shot or ring", name));
+}
+
+}  // namespace
+
+RingCommunicator::RingCommunicator(std::unique_ptr<Group> group, const CommunicatorOptions& options)
+    : HostCommunicator(options),
+      group_(std::move(group)),
+      algorithm_(algorithm_from_name(options.algorithm)),
+      exchange_(*group_, device::Clock::now() + options.timeout),
+      staging_(exchange_.allocate(Staging::bytes(), device::Clock::now() + options.timeout)),
+      pipeline_(*group_,
+                exchange_.allocate(RingPipeline::bytes(), device::Clock::now() + options.timeout)) {
+}
+
+const Capabilities& RingCommunicator::capabilities() const {
+  using K = CollectiveKind;
+  static const Capabilities capabilities = {
+      .dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
+                 DType::int64, DType::uint8},
+      .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
+      .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
+                      K::all_to_all, K::barrier, K::split},
+      .devices = {DeviceKind::cpu},
+      .wants_addressable_memory = true};
+  return capabilities;
+}
+
+std::shared_ptr<SymmetricBuffer> RingCommunicator::addressable_memory(std::size_t bytes) {
+  return exchange_.allocate(bytes, device::Clock::now() + options().timeout);
+}
+
+void RingCommunicator::abort(int rank, const std::string& cause) {
+  group_->abort(rank, cause);
+}
+
+void RingCommunicator::do_barrier(const Collective& call) {
+  exchange_.meet(call, nullptr, 0);
+}
+
+std::unique_ptr<Communicator> RingCommunicator::do_split(const Collective& call, int color,
+                                                         int key) {
+  exchange_.meet(call, nullptr, 0);
+  std::unique_ptr<Group> part = group_->split(color, key, call.deadline);
+  return part ? make_ring_communicator(std::move(part), options()) : nullptr;
+}
+
+bool RingCommunicator::meet_in_place(const Collective& call) {
+  exchange_.meet(call, call.data.data, call.data.bytes());
+  return exchange_.addressable();
+}
+
+void RingCommunicator::staged_round(const Collective& call, Begun& begun) {
+  if (begun == Begun::no) {
+    exchange_.meet(call, nullptr, 0);
+    begun = Begun::met;
+  } else {
+    exchange_.synchronize(call);
+  }
+}
+
+ByteRange RingCommunicator::slice_bytes(const Range& data, int rank) const {
+  const std::size_t element = base::size_of(data.dtype);
+  const Slice slice = slice_of(data.count, rank, size());
+  return {static_cast<std::size_t>(slice.begin) * element,
+          static_cast<std::size_t>(slice.count()) * element};
+}
+
+std::size_t RingCommunicator::longest_slice_bytes(const Range& data) const {
+  const std::int64_t longest = (data.count + size() - 1) / size();
+  return static_cast<std::size_t>(longest) * base::size_of(data.dtype);
+}
+
+std::size_t RingCommunicator::slot_bytes() const {
+  return Staging::capacity / static_cast<std::size_t>(size()) / 64 * 64;
+}
+
+}  // namespace lockstep::comm::ring
