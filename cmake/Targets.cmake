@@ -1,12 +1,18 @@
+# The .cpp files of this folder and of the given folders below it, in `result`.
+function(lockstep_sources result)
+  set(patterns *.cpp)
+  foreach(folder ${ARGN})
+    list(APPEND patterns ${folder}/*.cpp)
+  endforeach()
+  file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  set(${result} ${sources} PARENT_SCOPE)
+endfunction()
+
 # lockstep_library(<name> [DEPENDS target...] [FOLDERS folder...]): every .cpp directly in this folder
 # and in FOLDERS, without main.cpp. The target is lockstep_<name>.
 function(lockstep_library name)
   cmake_parse_arguments(arg "" "" "DEPENDS;FOLDERS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS *.cpp)
-  foreach(folder ${arg_FOLDERS})
-    file(GLOB more CONFIGURE_DEPENDS ${folder}/*.cpp)
-    list(APPEND sources ${more})
-  endforeach()
+  lockstep_sources(sources ${arg_FOLDERS})
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
   if(NOT sources)  # headers alone: an archive needs one object
     set(sources ${CMAKE_CURRENT_BINARY_DIR}/headers_only.cpp)
@@ -17,27 +23,32 @@ function(lockstep_library name)
   set_target_properties(lockstep_${name} PROPERTIES LINKER_LANGUAGE CXX)
 endfunction()
 
-# lockstep_tests(<name> DEPENDS target... [LABELS label...] [TIMEOUT seconds]): one program from every
-# *_test.cpp of this folder, each case a CTest test with its own time limit.
+# lockstep_tests(<name> DEPENDS target... [LABEL label] [TIMEOUT seconds] [FOLDERS folder...]): one
+# program, <name>_test, of every .cpp of this folder and FOLDERS; each case is a CTest test of its own
+# with its own time limit. Cases with "Slow" in their names carry the label slow instead and have ten
+# times the limit.
 function(lockstep_tests name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "DEPENDS;LABELS;FOLDERS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;LABEL" "DEPENDS;FOLDERS" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 60)
   endif()
-  if(NOT arg_LABELS)
-    set(arg_LABELS unit)
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
   endif()
-  file(GLOB sources CONFIGURE_DEPENDS *.cpp)
-  foreach(folder ${arg_FOLDERS})
-    file(GLOB more CONFIGURE_DEPENDS ${folder}/*.cpp)
-    list(APPEND sources ${more})
-  endforeach()
+  lockstep_sources(sources ${arg_FOLDERS})
   if(NOT sources)
     return()
   endif()
   add_executable(${name}_test ${sources})
   target_link_libraries(${name}_test PRIVATE ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
-  # Programs are asked for their cases when CTest runs; a busy machine may take its time to answer.
+  math(EXPR slow_timeout "10 * ${arg_TIMEOUT}")
+  lockstep_discover(${name} "-*Slow*" ${arg_LABEL} ${arg_TIMEOUT})
+  lockstep_discover(${name} "*Slow*" slow ${slow_timeout})
+endfunction()
+
+# Programs are asked for their cases when CTest runs; a busy machine may take its time to answer.
+function(lockstep_discover name filter label timeout)
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    TEST_PREFIX ${name}. PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+    TEST_PREFIX ${name}. TEST_FILTER "${filter}" TEST_LIST ${name}_${label}_tests
+    PROPERTIES TIMEOUT ${timeout} LABELS ${label})
 endfunction()
