@@ -34,8 +34,8 @@ std::string_view name_of(OptionKind kind);  // "integer", "list of integers", ..
 using OptionValue = std::variant<std::monostate, bool, std::int64_t, double, std::string,
                                  std::vector<std::int64_t>>;
 
-std::string to_string(
-    const OptionValue& value);  // as YAML would write it: null, true, [512, 256], relu
+// As YAML would write it: null, true, [512, 256], relu.
+std::string to_string(const OptionValue& value);
 
 // The numbers that are allowed; for a list, each element.
 struct Range {
@@ -60,23 +60,23 @@ inline Range from_below(double minimum, double maximum) {  // [minimum, maximum)
   return {.minimum = minimum, .maximum = maximum, .without_maximum = true};
 }
 
-std::string to_string(
-    const Range& range);  // ">= 1", "> 0", "in [0, 1)"; empty when nothing is excluded
+// ">= 1", "> 0", "in [0, 1)"; empty when nothing is excluded.
+std::string to_string(const Range& range);
 
 struct OptionSpec {
   std::string name = {};
   OptionKind kind = OptionKind::integer;
-  OptionValue default_value = {};  // null where there is none: `nullable`, or it has to be given
-  std::string doc = {};            // one or two sentences for a user, with the unit
+  OptionValue default_value = {};
+  std::string doc = {};  // one or two sentences for a user, with the unit
   Range range = {};
-  std::vector<std::string> words =
-      {};  // of a choice: all of them; else words taken instead of a value ("auto")
+  // Of a choice: all of them. Of another kind: words taken in the place of a value ("auto").
+  std::vector<std::string> words = {};
   bool nullable = false;
-  bool required = false;  // has no default
+  bool required = false;  // has to be given; default_value means nothing
 };
 
 // What is allowed, for messages and documentation: "integer >= 1", "relu, gelu, tanh or sigmoid",
-// "integer >= 1 or auto", "real > 0 or null".
+// "integer >= 1 or auto", "number > 0 or null".
 std::string describe(const OptionSpec& spec);
 
 // `value` as the spec's kind holds it (an integer given for a real becomes one). Throws ConfigError
