@@ -1,0 +1,60 @@
+// Runs one function on every rank of a world of threads.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/memory/group.h"
+#include "comm/ring/ring.h"
+#include "framework/device/cpu/cpu_context.h"
+
+namespace lockstep::train {
+
+struct Rank {
+  Context& context;
+  comm::Communicator& communicator;
+};
+
+// Returns what each rank threw. A rank that throws aborts the others.
+inline std::vector<std::exception_ptr> run_ranks_catching(
+    int size, const std::function<void(Rank)>& body,
+    const comm::CommunicatorOptions& options = {}) {
+  auto groups = comm::make_thread_groups(size);
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto r = static_cast<std::size_t>(rank);
+      const auto context = device::make_cpu_context(1);
+      const auto communicator = comm::make_ring_communicator(std::move(groups[r]), options);
+      try {
+        body({*context, *communicator});
+      } catch (const std::exception& error) {
+        errors[r] = std::current_exception();
+        communicator->abort(rank, error.what());
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return errors;
+}
+
+inline void run_ranks(int size, const std::function<void(Rank)>& body) {
+  for (const auto& error : run_ranks_catching(size, body))
+    if (error) std::rethrow_exception(error);
+}
+
+inline std::string message_of(const std::exception_ptr& error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    return exception.what();
+  }
+  return "";
+}
+
+}  // namespace lockstep::train

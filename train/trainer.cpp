@@ -1,0 +1,383 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <thread>
+
+#include "comm/ring/ring.h"
+#include "data/loader.h"
+#include "data/sampler.h"
+#include "framework/base/hash.h"
+#include "framework/base/log.h"
+#include "framework/base/units.h"
+#include "framework/device/cpu/cpu_context.h"
+#include "framework/kernels/kernels.h"
+#include "framework/ops/cross_entropy.h"
+#include "models/registry.h"
+#include "train/checkpoint.h"
+#include "train/checkpoint_folder.h"
+#include "train/config/print.h"
+#include "train/evaluate.h"
+#include "train/fault.h"
+#include "train/launch/launch.h"
+#include "train/metrics.h"
+#include "train/parallel/consistency.h"
+#include "train/parallel/host_storage.h"
+#include "train/parallel/replica.h"
+#include "train/recipe.h"
+
+namespace lockstep::train {
+namespace {
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+}
+
+double seconds_between(device::Clock::time_point start, device::Clock::time_point end) {
+  return std::chrono::duration<double>(end - start).count();
+}
+
+class Trainer {
+ public:
+  Trainer(const Config& config, const RunOptions& options, Worker& worker, const FaultHook& faults,
+          Context& context, comm::Communicator& communicator, HostStorage& storage, const Log& log);
+
+  void run();
+
+ private:
+  data::LoaderOptions loader_options(bool training) const;
+  void resume(const std::string& path);
+  void log_set_up() const;
+
+  void train_epoch();
+  void train_step();
+  StepSummary forward_backward(const data::Batch& batch);
+  void forward_backward_rows(const data::Batch& batch, data::RowRange rows, StepSummary& local);
+  [[noreturn]] void throw_nonfinite(const StepSummary& local);
+  void after_update();
+  void evaluate_now();
+  void save();
+  bool checkpoints_enabled() const;
+  void damage_gradients();
+  void damage_parameters();
+
+  const Config& config_;
+  const RunOptions& options_;
+  Worker& worker_;
+  const FaultHook& faults_;
+  Context& context_;
+  comm::Communicator& communicator_;
+  const Log& log_;
+  const kernels::Kernels& kernels_;
+  ops::CrossEntropyOptions loss_options_;
+
+  data::Loader training_data_;
+  data::Loader test_data_;
+  std::int64_t total_steps_;
+  optim::Schedule schedule_;
+  std::unique_ptr<Replica> replica_;
+  SummaryExchange exchange_;
+  std::optional<Metrics> metrics_;               // rank 0
+  std::optional<CheckpointFolder> checkpoints_;  // rank 0
+
+  std::int64_t epoch_ = 0;          // in progress, from 0
+  std::int64_t step_in_epoch_ = 0;  // updates done in it
+  std::int64_t steps_done_ = 0;     // updates done in all
+  std::int64_t saved_at_ = -1;
+  std::int64_t evaluated_at_ = -1;
+  bool stopping_ = false;
+  double data_wait_before_ = 0;
+};
+
+data::LoaderOptions Trainer::loader_options(bool training) const {
+  data::LoaderOptions options;
+  options.rank = communicator_.rank();
+  options.world_size = communicator_.size();
+  options.batch_size = config_.train.batch_size;
+  options.shuffle = training && config_.data.shuffle;
+  options.drop_last = training && config_.data.drop_last;
+  options.prefetch = config_.data.prefetch;
+  options.memory_limit = config_.data.memory_limit;
+  options.seed = *config_.seed;
+  options.dtype = config_.train.dtype;
+  options.timeout = milliseconds(config_.comm.timeout);
+  if (training && faults_.active())
+    options.before_read = [this](std::int64_t step) {
+      faults_.hit(communicator_.rank(), step + 1, FaultPlace::read);
+    };
+  return options;
+}
+
+Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker,
+                 const FaultHook& faults, Context& context, comm::Communicator& communicator,
+                 HostStorage& storage, const Log& log)
+    : config_(config),
+      options_(options),
+      worker_(worker),
+      faults_(faults),
+      context_(context),
+      communicator_(communicator),
+      log_(log),
+      kernels_(kernels::kernels_for(context)),
+      loss_options_{.label_smoothing = config.train.label_smoothing},
+      training_data_(context, config.data.file, "train", loader_options(true), storage),
+      test_data_(context, config.data.file, "test", loader_options(false), storage),
+      total_steps_(total_steps(config, training_data_.steps_per_epoch())),
+      schedule_(make_schedule(config, training_data_.steps_per_epoch(), total_steps_)),
+      replica_(make_replica(
+          config, context, communicator,
+          {training_data_.feature_shape(), training_data_.classes(), config.train.dtype}, faults)),
+      exchange_(communicator) {
+  if (communicator.rank() == 0) {
+    metrics_.emplace(MetricsOptions{options.run_folder + "/metrics.jsonl", config.train.epochs,
+                                    total_steps_, config.train.log_every, config.data.wait_warning},
+                     log);
+    checkpoints_.emplace(
+        CheckpointFolderOptions{options.run_folder + "/checkpoints", config.checkpoint.keep_last,
+                                config.checkpoint.on_error == "stop"},
+        log);
+  }
+  if (options.resume) resume(*options.resume);
+  log_set_up();
+}
+
+void Trainer::resume(const std::string& path) {
+  const Progress progress = load_checkpoint(path, *replica_);
+  epoch_ = progress.epoch;
+  step_in_epoch_ = progress.step_in_epoch;
+  steps_done_ = progress.steps_done;
+  saved_at_ = steps_done_;
+  log_.info("resumed from '{}': epoch {}, step {}", path, epoch_ + 1, steps_done_);
+}
+
+void Trainer::log_set_up() const {
+  const auto& arena = replica_->arena();
+  log_.info("model {}: {} parameters, {} ({} more for gradients)", config_.model.name,
+            arena.parameter_count(), base::format_bytes(arena.bytes()),
+            base::format_bytes(arena.bytes()));
+  log_.info("data '{}': {} training and {} test samples, {} steps per epoch of batch {}",
+            config_.data.file, training_data_.samples(), test_data_.samples(),
+            training_data_.steps_per_epoch(), config_.train.batch_size);
+  log_.info("buckets: {}", replica_->averager().plan().describe());
+  log_.debug("initial weights {}", weights_digest(arena));
+}
+
+void Trainer::run() {
+  training_data_.seek(epoch_, step_in_epoch_);
+  while (steps_done_ < total_steps_ && !stopping_) train_epoch();
+  if (stopping_) {
+    if (checkpoints_enabled()) save();
+    log_.info("stopped after step {}, as asked", steps_done_);
+    return;
+  }
+  evaluate_now();
+  if (checkpoints_enabled()) save();
+  log_.info("done: {} steps, final weights {}", steps_done_, weights_digest(replica_->arena()));
+  if (checkpoints_) checkpoints_->require_last_save();
+}
+
+// From wherever the epoch stands to its end, or to the end of the run.
+void Trainer::train_epoch() {
+  const std::int64_t steps = training_data_.steps_per_epoch();
+  while (step_in_epoch_ < steps && steps_done_ < total_steps_ && !stopping_) {
+    train_step();
+    after_update();
+  }
+  if (stopping_) return;
+  if (metrics_) metrics_->epoch(epoch_ + 1);
+  ++epoch_;
+  step_in_epoch_ = 0;
+  if (config_.train.evaluate_every > 0 && epoch_ % config_.train.evaluate_every == 0)
+    evaluate_now();
+  if (config_.checkpoint.every_epochs && epoch_ % *config_.checkpoint.every_epochs == 0) save();
+}
+
+void Trainer::train_step() {
+  const auto start = device::Clock::now();
+  const std::int64_t step = steps_done_ + 1;
+  worker_.report_step(step);
+  const data::Batch batch = training_data_.next();
+  log_.debug("step {}: samples {}", step, fmt::join(batch.indices, " "));
+
+  replica_->begin_update(step, config_.train.accumulate);
+  StepSummary local = forward_backward(batch);
+  if (faults_.active()) damage_gradients();
+  replica_->finish_backward();
+  local.stop_requests = worker_.stop_requested() ? 1 : 0;
+  local.data_wait_seconds = training_data_.wait_seconds() - data_wait_before_;
+  data_wait_before_ = training_data_.wait_seconds();
+  exchange_.start(local, replica_->communication_stream());
+
+  const double lr = config_.optimizer.lr * schedule_.factor(steps_done_);
+  if (config_.train.on_nonfinite == "skip" && !replica_->gradients_are_finite())
+    log_.warning("step {}: the gradients are not finite; the update is skipped on all ranks", step);
+  else
+    replica_->update(lr);
+  const StepSummary total = exchange_.get();
+  if (config_.train.on_nonfinite == "stop" && total.nonfinite > 0) throw_nonfinite(local);
+  ++steps_done_;
+  ++step_in_epoch_;
+  stopping_ = total.stop_requests > 0;
+  if (metrics_)
+    metrics_->step({.epoch = epoch_ + 1,
+                    .step = steps_done_,
+                    .summary = total,
+                    .lr = lr,
+                    .seconds = seconds_between(start, device::Clock::now()),
+                    .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
+                    .communication_seconds = replica_->communication_seconds(),
+                    .exposed_seconds = replica_->exposed_seconds()});
+}
+
+// All micro-batches of this rank's shard. Losses are scaled by the size of the global batch, so
+// that the sum over ranks and micro-batches is its mean.
+StepSummary Trainer::forward_backward(const data::Batch& batch) {
+  StepSummary local;
+  const std::int64_t parts = config_.train.accumulate;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const data::RowRange rows =
+        data::shard(batch.rows, static_cast<int>(part), static_cast<int>(parts));
+    if (rows.size() == 0)
+      replica_->backward(Variable());
+    else
+      forward_backward_rows(batch, rows, local);
+  }
+  local.nonfinite = std::isfinite(local.loss_sum) ? 0 : 1;
+  return local;
+}
+
+void Trainer::forward_backward_rows(const data::Batch& batch, data::RowRange rows,
+                                    StepSummary& local) {
+  faults_.hit(communicator_.rank(), steps_done_ + 1, FaultPlace::forward);
+  context_.random() = {*config_.seed, static_cast<std::uint64_t>(steps_done_ + 1),
+                       batch.first_row + rows.begin};
+  const Tensor labels = batch.labels.slice(0, rows.begin, rows.end);
+  const Variable logits =
+      replica_->model()(Variable(batch.features.slice(0, rows.begin, rows.end)));
+  const auto loss = ops::cross_entropy(logits, labels, 1.0 / static_cast<double>(batch.global_rows),
+                                       loss_options_);
+  local.loss_sum += loss.sum;
+  local.targets += static_cast<double>(loss.count);
+  local.correct += static_cast<double>(
+      kernels_.count_correct(logits.value(), labels, loss_options_.ignore_index));
+  replica_->backward(loss.loss_sum);
+}
+
+// Finds the ranks at fault, an exchange that only a failure pays for.
+void Trainer::throw_nonfinite(const StepSummary& local) {
+  std::vector<std::int64_t> flags(static_cast<std::size_t>(communicator_.size()));
+  flags[static_cast<std::size_t>(communicator_.rank())] = local.nonfinite > 0 ? 1 : 0;
+  communicator_.all_gather(comm::range_of(std::span(flags)), replica_->communication_stream())
+      .wait();
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < flags.size(); ++rank)
+    if (flags[rank] != 0) ranks.push_back(rank);
+  throw NumericError(
+      fmt::format("the loss of step {} is not finite on rank {} (train.on_nonfinite is stop)",
+                  steps_done_ + 1, fmt::join(ranks, ", ")));
+}
+
+void Trainer::after_update() {
+  if (faults_.active()) damage_parameters();
+  const std::int64_t every = config_.consistency.every;
+  if (every > 0 && steps_done_ % every == 0)
+    require_equal_replicas(communicator_, replica_->arena(), steps_done_,
+                           replica_->communication_stream());
+  if (config_.checkpoint.every_steps && steps_done_ % *config_.checkpoint.every_steps == 0) save();
+}
+
+void Trainer::evaluate_now() {
+  if (evaluated_at_ == steps_done_) return;
+  const auto start = device::Clock::now();
+  const StepSummary total =
+      evaluate(replica_->model(), test_data_, exchange_, replica_->communication_stream());
+  evaluated_at_ = steps_done_;
+  if (metrics_)
+    metrics_->evaluation(epoch_, steps_done_, total, seconds_between(start, device::Clock::now()));
+}
+
+bool Trainer::checkpoints_enabled() const {
+  return config_.checkpoint.every_steps || config_.checkpoint.every_epochs;
+}
+
+void Trainer::save() {
+  if (saved_at_ == steps_done_) return;
+  saved_at_ = steps_done_;
+  if (!checkpoints_) return;
+  faults_.hit(communicator_.rank(), steps_done_, FaultPlace::save);
+  const Progress progress{.epoch = epoch_,
+                          .step_in_epoch = step_in_epoch_,
+                          .steps_done = steps_done_,
+                          .world_size = communicator_.size()};
+  checkpoints_->save(*replica_, progress, to_yaml(config_));
+}
+
+// A fault asked for by a test: breaks one element.
+void damage(Damage kind, const Tensor& flat) {
+  if (kind == Damage::none) return;
+  base::visit_dtype(flat.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T& element = flat.elements<T>()[0];
+    if constexpr (std::is_floating_point_v<T>) {
+      if (kind == Damage::nan) element = std::numeric_limits<T>::quiet_NaN();
+      if (kind == Damage::inf) element = std::numeric_limits<T>::infinity();
+    }
+    if (kind == Damage::flip) reinterpret_cast<unsigned char&>(element) ^= 1;
+  });
+}
+
+void Trainer::damage_gradients() {
+  damage(faults_.hit(communicator_.rank(), steps_done_ + 1, FaultPlace::gradient),
+         replica_->arena().segments()[0].gradients);
+}
+
+void Trainer::damage_parameters() {
+  damage(faults_.hit(communicator_.rank(), steps_done_, FaultPlace::after_step),
+         replica_->arena().segments()[0].parameters);
+}
+
+int threads_for(const Config& config, int workers) {
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return config.compute.threads.value_or(std::max(1, cores / workers));
+}
+
+Log make_log(const Config& config, const RunOptions& options, int rank) {
+  return Log(base::log_level_from_name(config.run.log_level),
+             rank == 0 ? "" : fmt::format("rank {}: ", rank), rank_log(options.run_folder, rank),
+             /*console=*/rank == 0);
+}
+
+}  // namespace
+
+void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
+  const FaultHook faults = FaultHook::from_environment();
+  const Log log = make_log(config, options, worker.rank());
+  faults.hit(worker.rank(), 0, FaultPlace::start);
+  const auto context = device::make_cpu_context(threads_for(config, worker.world_size()));
+  const auto start_timeout = milliseconds(config.comm.start_timeout);
+  HostStorage storage(worker.join("data", start_timeout), milliseconds(config.comm.timeout));
+  const auto communicator = comm::make_ring_communicator(worker.join("train", start_timeout),
+                                                         communicator_options(config));
+  const auto end_waits = [&](int rank, const std::string& cause) {
+    communicator->abort(rank, cause);
+    storage.group().abort(rank, cause);
+  };
+  const auto subscription = worker.on_abort(end_waits);
+
+  std::optional<Trainer>
+      trainer;  // outlives the handler: what it unwinds waits for collectives in flight
+  try {
+    faults.hit(worker.rank(), 0, FaultPlace::before_allreduce);
+    trainer.emplace(config, options, worker, faults, *context, *communicator, storage, log);
+    trainer->run();
+  } catch (const std::exception& error) {
+    worker.report_failure(error);
+    const auto* lost = dynamic_cast<const RankError*>(&error);
+    end_waits(lost ? lost->rank() : worker.rank(), error.what());
+    log.error("{}", error.what());
+    throw;
+  }
+}
+
+}  // namespace lockstep::train
