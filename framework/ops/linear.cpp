@@ -98,8 +98,8 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
   const Tensor y = Tensor::empty(x.context(), y_shape, x.dtype());
   const bool keep_pre = recording && activation == Activation::gelu;
   const Tensor pre = keep_pre ? empty_like(y) : Tensor();
-  kernels_of(y).linear(rows, weight.value(), bias.defined() ? bias.value() : Tensor(), activation,
-                       pre, y);
+  const Tensor shift = bias.defined() ? contiguous(bias.value()) : Tensor();
+  kernels_of(y).linear(rows, weight.value(), shift, activation, pre, y);
 
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.shape()[0];

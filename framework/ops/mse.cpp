@@ -1,5 +1,7 @@
 #include "framework/ops/mse.h"
 
+#include <fmt/format.h>
+
 #include "framework/ops/operands.h"
 
 namespace lockstep::ops {
@@ -39,6 +41,10 @@ Variable squared_error(const Variable& prediction, const Tensor& target, double 
 }
 
 Variable mse(const Variable& prediction, const Tensor& target) {
+  if (prediction.value().count() == 0) {
+    throw UsageError(fmt::format("mse: prediction of shape {} has no elements to average",
+                                 base::to_string(prediction.shape())));
+  }
   return squared_error(prediction, target, 1.0 / static_cast<double>(prediction.value().count()));
 }
 
