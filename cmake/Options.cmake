@@ -27,9 +27,10 @@ endif()
 if(LOCKSTEP_NATIVE)
   target_compile_options(lockstep_options INTERFACE -march=native)
 endif()
+# GCC warns of uninitialised variables that are none once a sanitizer's checks stand between their uses.
 if(LOCKSTEP_SANITIZE)
   string(REPLACE ";" "," sanitizers "${LOCKSTEP_SANITIZE}")
   target_compile_options(lockstep_options INTERFACE
-    -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+    -fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -Wno-maybe-uninitialized)
   target_link_options(lockstep_options INTERFACE -fsanitize=${sanitizers})
 endif()

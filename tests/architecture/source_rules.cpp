@@ -7,7 +7,6 @@
 #include <fstream>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <string_view>
 
@@ -62,6 +61,18 @@ std::optional<std::string> layer_of(std::string_view path) {
   return layer->first;
 }
 
+// The file between the quotes of `#include "file"`; nothing for any other line.
+std::optional<std::string> included_file(std::string_view line) {
+  const auto skip = [&](std::string_view token) {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (!line.starts_with(token)) return false;
+    line.remove_prefix(token.size());
+    return true;
+  };
+  if (!skip("#") || !skip("include") || !skip("\"")) return std::nullopt;
+  return std::string(line.substr(0, line.find('"')));
+}
+
 bool is_header(const fs::path& path) {
   return path.extension() == ".h" || path.extension() == ".cuh";
 }
@@ -86,9 +97,7 @@ class Checker {
     for (std::string line; std::getline(stream, line);) {
       ++lines;
       pragma_once |= line == "#pragma once";
-      static const std::regex include(R"re(\s*#\s*include\s*"([^"]*)".*)re");
-      std::smatch match;
-      if (std::regex_match(line, match, include)) check_include(lines, match[1]);
+      if (const auto included = included_file(line)) check_include(lines, *included);
     }
     if (is_header(path) && !pragma_once) fail(1, "the header has no #pragma once");
     if (lines > most_lines) {

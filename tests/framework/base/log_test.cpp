@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -156,10 +155,10 @@ TEST_F(LogFile, LinesOfThreadsStayWhole) {
     });
   }
   std::istringstream stream(text());
-  const std::regex whole(time_stamp + std::string("thread [0-9]+ line [0-9]+ end"));
+  const std::string whole = time_stamp + std::string("thread [0-9]+ line [0-9]+ end");
   int found = 0;
   for (std::string line; std::getline(stream, line); ++found) {
-    EXPECT_TRUE(std::regex_match(line, whole)) << line;
+    EXPECT_THAT(line, MatchesRegex(whole));
   }
   EXPECT_EQ(found, threads * lines);
 }
