@@ -38,17 +38,20 @@ class Worker {
   // they must agree on the step at which to stop.
   virtual bool stop_requested() const = 0;
 
-  // The update this rank works on, from 0; for the messages about a rank that was lost or is stuck.
-  // -1 until a rank has reported one.
+  // The update this rank works on, from 1; for the messages about a rank that was lost or is stuck.
+  // 0 while it has not reported one.
   virtual void report_step(std::int64_t step) = 0;
   virtual std::int64_t step_of(int rank) const = 0;
 
-  // Says that this rank failed for a reason of its own. Only needed where the error takes a while
-  // to reach the end of the rank's code: an exception that leaves it is reported by itself. The
-  // first report of a run is its first cause, which the launcher prints last and takes the exit
-  // code from. A RankError that names another rank accuses that one, whose own report then comes
-  // first.
+  // Says that this rank failed for a reason of its own; only the first call counts. An exception
+  // that leaves the rank's code is reported by itself, but first it unwinds: where that may wait
+  // for other ranks, report before. The first report of a run is its first cause, which the
+  // launcher prints last and takes the exit code from; a RankError that names another rank accuses
+  // that one, whose own report then comes first.
   virtual void report_failure(const std::exception& error) = 0;
+
+  // When launch() was called; the ranks of a host share this clock.
+  virtual std::chrono::steady_clock::time_point launched_at() const = 0;
 };
 
 }  // namespace lockstep::train
