@@ -11,6 +11,10 @@ namespace {
 
 using base::to_string;
 
+std::size_t at(int axis) {
+  return static_cast<std::size_t>(axis);
+}  // an index of Strides
+
 // The largest size where the product does not fit: no buffer has it and no allocator gives it.
 std::size_t bytes_of(std::int64_t elements, DType dtype) {
   std::size_t bytes = 0;
@@ -51,7 +55,7 @@ Tensor Tensor::from_host(Context& context, std::span<const std::byte> values, co
                                  values.size(), base::name_of(dtype), to_string(shape),
                                  bytes_of(shape.count(), dtype)));
   }
-  const Tensor tensor = empty(context, shape, dtype);
+  Tensor tensor = empty(context, shape, dtype);
   tensor.require_host();
   if (!values.empty()) std::memcpy(tensor.data(), values.data(), values.size());
   return tensor;
@@ -62,7 +66,7 @@ bool Tensor::is_contiguous() const {
   std::int64_t expected = 1;
   for (int axis = rank() - 1; axis >= 0; --axis) {
     // The stride of an axis of one element is never used.
-    if (shape_[axis] != 1 && strides_[static_cast<std::size_t>(axis)] != expected) return false;
+    if (shape_[axis] != 1 && strides_[at(axis)] != expected) return false;
     expected *= shape_[axis];
   }
   return true;
@@ -89,23 +93,23 @@ Tensor Tensor::reshape(const Shape& shape) const {
 }
 
 Tensor Tensor::transpose(int axis_a, int axis_b) const {
-  const auto a = static_cast<std::size_t>(shape_.normalized_axis(axis_a));
-  const auto b = static_cast<std::size_t>(shape_.normalized_axis(axis_b));
+  const int a = shape_.normalized_axis(axis_a);
+  const int b = shape_.normalized_axis(axis_b);
   Tensor view = *this;
-  std::swap(view.shape_[static_cast<int>(a)], view.shape_[static_cast<int>(b)]);
-  std::swap(view.strides_[a], view.strides_[b]);
+  std::swap(view.shape_[a], view.shape_[b]);
+  std::swap(view.strides_[at(a)], view.strides_[at(b)]);
   return view;
 }
 
 Tensor Tensor::slice(int axis, std::int64_t begin, std::int64_t end) const {
-  const int at = shape_.normalized_axis(axis);
-  if (begin < 0 || begin > end || end > shape_[at]) {
+  const int cut = shape_.normalized_axis(axis);
+  if (begin < 0 || begin > end || end > shape_[cut]) {
     throw UsageError(fmt::format("slice: [{}, {}) is not a range of axis {} of shape {}", begin,
                                  end, axis, to_string(shape_)));
   }
   Tensor view = *this;
-  view.shape_[at] = end - begin;
-  view.offset_ += begin * strides_[static_cast<std::size_t>(at)];
+  view.shape_[cut] = end - begin;
+  view.offset_ += begin * strides_[at(cut)];
   return view;
 }
 
@@ -121,8 +125,7 @@ Tensor Tensor::expand(const Shape& shape) const {
   view.strides_ = {};
   for (int axis = 0; axis < rank(); ++axis) {
     if (shape_[axis] == shape[lead + axis]) {
-      view.strides_[static_cast<std::size_t>(lead + axis)] =
-          strides_[static_cast<std::size_t>(axis)];
+      view.strides_[at(lead + axis)] = strides_[at(axis)];
     } else if (shape_[axis] != 1) {
       throw fail();
     }
