@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "framework/base/error.h"
 
@@ -48,7 +49,7 @@ bool fits(const OptionSpec& spec, const OptionValue& value) {
     }
     case OptionKind::real: {
       const auto* number = std::get_if<double>(&value);
-      return number != nullptr && spec.range.contains(*number);
+      return number != nullptr && std::isfinite(*number) && spec.range.contains(*number);
     }
     case OptionKind::text:
       return std::holds_alternative<std::string>(value);

@@ -22,7 +22,7 @@ enum class OptionKind : std::uint8_t {
   boolean,
   integer,
   integers,  // a list, may be empty
-  real,      // an integer is taken too
+  real,      // finite; an integer is taken too
   bytes,     // a whole number of bytes; written with a unit in a file ("1GiB"), held as an integer
   text,
   choice,  // one of OptionSpec::words

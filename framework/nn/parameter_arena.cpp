@@ -46,7 +46,7 @@ Tensor make_flat(Context& context, std::int64_t count, DType dtype, const Buffer
         fmt::format("parameter arena: the source of {} memory gave {} bytes, expected {}", what,
                     buffer.bytes(), bytes));
   }
-  const Tensor flat = Tensor::on_buffer(context, std::move(buffer), 0, Shape{count}, dtype);
+  Tensor flat = Tensor::on_buffer(context, std::move(buffer), 0, Shape{count}, dtype);
   kernels::kernels_for(context).fill(0.0, flat);
   return flat;
 }

@@ -14,7 +14,8 @@ struct ShapeFactor {
   double operator()(const Constant&) const { return 1.0; }
 
   double operator()(const Step& shape) const {
-    return std::pow(shape.factor, static_cast<double>(step / shape.every));
+    const std::int64_t falls = step / shape.every;
+    return std::pow(shape.factor, static_cast<double>(falls));
   }
 
   double operator()(const Cosine& shape) const {

@@ -66,6 +66,7 @@ TEST(Checked, RefusesOtherKinds) {
   EXPECT_THROW(checked(option(OptionKind::integers), std::int64_t{1}), ConfigError);
   EXPECT_THROW(checked(option(OptionKind::real), "1"), ConfigError);
   EXPECT_THROW(checked(option(OptionKind::real), std::nan("")), ConfigError);
+  EXPECT_THROW(checked(option(OptionKind::real), HUGE_VAL), ConfigError);
   EXPECT_THROW(checked(option(OptionKind::text), 1.0), ConfigError);
   EXPECT_THROW(checked(option(OptionKind::text), null), ConfigError);
 }
