@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace lockstep::base {
@@ -62,8 +63,9 @@ struct float16 {
   constexpr explicit operator float() const {
     const std::uint32_t magnitude = bits & 0x7FFFu;
     const std::uint32_t shifted = magnitude << 13;
-    const auto subnormal = std::bit_cast<std::uint32_t>(
-        static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1.0p-24f);
+    // The fraction as so many steps of 2^-24 above 0.5, the other way round.
+    const auto subnormal =
+        std::bit_cast<std::uint32_t>(std::bit_cast<float>(0x3F000000u + magnitude) - 0.5f);
     const std::uint32_t quiet = magnitude > 0x7C00u ? 0x00400000u : 0u;
     std::uint32_t result = magnitude < 0x0400u ? subnormal : shifted + (112u << 23);
     result = magnitude >= 0x7C00u ? shifted | 0x7F800000u | quiet : result;
@@ -73,35 +75,15 @@ struct float16 {
 };
 
 template <class T>
-constexpr DType dtype_of();
-template <>
-constexpr DType dtype_of<float>() {
-  return DType::float32;
-}
-template <>
-constexpr DType dtype_of<double>() {
-  return DType::float64;
-}
-template <>
-constexpr DType dtype_of<bfloat16>() {
-  return DType::bfloat16;
-}
-template <>
-constexpr DType dtype_of<float16>() {
-  return DType::float16;
-}
-template <>
-constexpr DType dtype_of<std::int32_t>() {
-  return DType::int32;
-}
-template <>
-constexpr DType dtype_of<std::int64_t>() {
-  return DType::int64;
-}
-template <>
-constexpr DType dtype_of<std::uint8_t>() {
-  return DType::uint8;
-}
+constexpr DType dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return DType::float32;
+  if constexpr (std::is_same_v<T, double>) return DType::float64;
+  if constexpr (std::is_same_v<T, bfloat16>) return DType::bfloat16;
+  if constexpr (std::is_same_v<T, float16>) return DType::float16;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DType::int32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DType::int64;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DType::uint8;
+}  // does not compile for any other type
 
 template <class T>
 struct TypeTag {
