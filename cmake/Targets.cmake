@@ -14,13 +14,8 @@ function(lockstep_library name)
   cmake_parse_arguments(arg "" "" "DEPENDS;FOLDERS" ${ARGN})
   lockstep_sources(sources ${arg_FOLDERS})
   list(FILTER sources EXCLUDE REGEX "/main\\.cpp$")
-  if(NOT sources)  # headers alone: an archive needs one object
-    set(sources ${CMAKE_CURRENT_BINARY_DIR}/headers_only.cpp)
-    file(CONFIGURE OUTPUT ${sources} CONTENT "")
-  endif()
   add_library(lockstep_${name} STATIC ${sources})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_options Threads::Threads fmt::fmt ${arg_DEPENDS})
-  set_target_properties(lockstep_${name} PROPERTIES LINKER_LANGUAGE CXX)
 endfunction()
 
 # lockstep_tests(<name> DEPENDS target... [LABEL label] [TIMEOUT seconds] [FOLDERS folder...]): one
