@@ -43,7 +43,7 @@ std::shared_ptr<nn::Module> make_model(Context& context, std::string_view name,
       throw ConfigError(std::string("model.") + error.what());
     }
   };
-  const std::shared_ptr<nn::Module> module = model.make(context, complete(), input);
+  std::shared_ptr<nn::Module> module = model.make(context, complete(), input);
   module->initialize(seed);
   return module;
 }
