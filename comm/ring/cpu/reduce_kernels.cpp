@@ -1,121 +1,115 @@
 #include "comm/ring/cpu/reduce_kernels.h"
 
 #include <algorithm>
-#include <cstring>
-#include <type_traits>
+#include <array>
+#include <utility>
+
+#include "comm/ring/cpu/reduce_operations.h"
 
 namespace lockstep::comm::ring {
 
 namespace {
 
-template <class T>
-struct AccumulatorOf {
-  using type = T;
-};
-template <>
-struct AccumulatorOf<bfloat16> {
-  using type = float;
-};
-template <>
-struct AccumulatorOf<float16> {
-  using type = float;
-};
-template <class T>
-using Accumulator = typename AccumulatorOf<T>::type;
+// More inputs than this are read in several passes over a block of accumulators.
+constexpr std::size_t max_streams = 8;
 
-struct Sum {
-  template <class A>
-  static A apply(A a, A b) {
-    if constexpr (std::is_integral_v<A>) {
-      using U = std::make_unsigned_t<A>;
-      return static_cast<A>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
-    } else {
-      return a + b;
-    }
-  }
+// One pass: reduces `streams` inputs, after what `before` holds unless it is null, into `after` if
+// that is set, else finishes into the outputs. Accumulators are counted from `begin` on, elements
+// from 0.
+struct Pass {
+  const void* before = nullptr;
+  void* after = nullptr;
+  const std::byte* const* from = nullptr;
+  std::span<std::byte* const> to;
+  std::size_t begin = 0, end = 0;
+  int divisor = 1;
 };
 
-// A NaN on either side stays: it compares false, and is then the only value that differs from
-// itself.
-struct Max {
-  template <class A>
-  static A apply(A a, A b) {
-    return (a < b || b != b) ? b : a;
-  }
-};
-
-struct Min {
-  template <class A>
-  static A apply(A a, A b) {
-    return (b < a || b != b) ? b : a;
-  }
-};
-
-template <class T>
-void load(void* acc, const void* in, std::size_t count) {
+// `lanes` elements from i on.
+template <class T, class Op, std::size_t streams, std::size_t lanes>
+inline void reduce_lanes(const Pass& pass, const std::array<const T*, streams>& from,
+                         std::size_t i) {
   using A = Accumulator<T>;
-  auto* a = static_cast<A*>(acc);
-  const auto* x = static_cast<const T*>(in);
-  for (std::size_t i = 0; i < count; ++i) a[i] = static_cast<A>(x[i]);
+  A acc[lanes];
+  if (pass.before) {
+    const A* before = static_cast<const A*>(pass.before) + (i - pass.begin);
+    for (std::size_t k = 0; k < lanes; ++k)
+      acc[k] = Op::apply(before[k], static_cast<A>(from[0][i + k]));
+  } else {
+    for (std::size_t k = 0; k < lanes; ++k) acc[k] = static_cast<A>(from[0][i + k]);
+  }
+#pragma GCC unroll 8
+  for (std::size_t s = 1; s < streams; ++s)
+    for (std::size_t k = 0; k < lanes; ++k)
+      acc[k] = Op::apply(acc[k], static_cast<A>(from[s][i + k]));
+  if (pass.after) {
+    A* after = static_cast<A*>(pass.after) + (i - pass.begin);
+    for (std::size_t k = 0; k < lanes; ++k) after[k] = acc[k];
+    return;
+  }
+  if (pass.divisor != 1)
+    for (std::size_t k = 0; k < lanes; ++k)
+      acc[k] = static_cast<A>(acc[k] / static_cast<A>(pass.divisor));
+  for (std::byte* out : pass.to) {
+    T* y = reinterpret_cast<T*>(out) + i;
+    for (std::size_t k = 0; k < lanes; ++k) y[k] = static_cast<T>(acc[k]);
+  }
 }
 
-template <class T, class Op>
-void combine(void* out, const void* acc, const void* in, std::size_t count) {
-  using A = Accumulator<T>;
-  auto* y = static_cast<A*>(out);
-  const auto* a = static_cast<const A*>(acc);
-  const auto* x = static_cast<const T*>(in);
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < count; ++i) y[i] = Op::apply(a[i], static_cast<A>(x[i]));
+template <class T, class Op, std::size_t streams>
+void reduce_pass(const Pass& pass) {
+  constexpr std::size_t lanes = 64 / sizeof(Accumulator<T>);
+  std::array<const T*, streams> from;
+  for (std::size_t s = 0; s < streams; ++s) from[s] = reinterpret_cast<const T*>(pass.from[s]);
+  std::size_t i = pass.begin;
+  for (; i + lanes <= pass.end; i += lanes) reduce_lanes<T, Op, streams, lanes>(pass, from, i);
+  for (; i < pass.end; ++i) reduce_lanes<T, Op, streams, 1>(pass, from, i);
 }
 
-template <class T, bool average>
-void finish(void* out, const void* acc, std::size_t count, int ranks) {
-  using A = Accumulator<T>;
-  auto* y = static_cast<T*>(out);
-  const auto* a = static_cast<const A*>(acc);
-  const auto divisor = static_cast<A>(ranks);
-  for (std::size_t i = 0; i < count; ++i)
-    y[i] = static_cast<T>(average ? static_cast<A>(a[i] / divisor) : a[i]);
+using PassFunction = void (*)(const Pass&);
+
+template <class T, class Op, std::size_t... indices>
+constexpr std::array<PassFunction, max_streams> passes_of(std::index_sequence<indices...>) {
+  return {reduce_pass<T, Op, indices + 1>...};
 }
 
-template <class T, class Op, bool average = false>
-constexpr ReduceKernels kernels_of = {sizeof(T), sizeof(Accumulator<T>), load<T>, combine<T, Op>,
-                                      finish<T, average>};
-
-}  // namespace
-
-const ReduceKernels& reduce_kernels(DType dtype, ReduceOp op) {
-  return base::visit_dtype(dtype, [&](auto tag) -> const ReduceKernels& {
+// By number of streams, less one.
+const std::array<PassFunction, max_streams>& passes(DType dtype, ReduceOp op) {
+  return base::visit_dtype(dtype, [&](auto tag) -> const std::array<PassFunction, max_streams>& {
     using T = typename decltype(tag)::type;
-    switch (op) {
-      case ReduceOp::sum:
-        return kernels_of<T, Sum>;
-      case ReduceOp::avg:
-        return kernels_of<T, Sum, true>;
-      case ReduceOp::max:
-        return kernels_of<T, Max>;
-      case ReduceOp::min:
-        return kernels_of<T, Min>;
-    }
-    __builtin_unreachable();
+    return visit_op(op, [](auto operation) -> const std::array<PassFunction, max_streams>& {
+      static constexpr auto table =
+          passes_of<T, decltype(operation)>(std::make_index_sequence<max_streams>());
+      return table;
+    });
   });
 }
 
-void reduce_to_all(const ReduceKernels& kernels, std::span<const std::byte* const> inputs,
-                   std::span<std::byte* const> outputs, std::size_t elements) {
-  // Small enough for the accumulators and the block of one input to stay in the first-level cache.
-  constexpr std::size_t block_bytes = 8192;
-  alignas(64) std::byte accumulators[block_bytes];
-  const std::size_t block = block_bytes / kernels.accumulator_bytes;
-  for (std::size_t begin = 0; begin < elements; begin += block) {
-    const std::size_t count = std::min(block, elements - begin);
-    const std::size_t offset = begin * kernels.element_bytes;
-    kernels.load(accumulators, inputs[0] + offset, count);
-    for (const std::byte* input : inputs.subspan(1))
-      kernels.combine(accumulators, accumulators, input + offset, count);
-    for (std::byte* output : outputs)
-      kernels.finish(output + offset, accumulators, count, static_cast<int>(inputs.size()));
+}  // namespace
+
+void reduce_to_all(DType dtype, ReduceOp op, std::span<const std::byte* const> from,
+                   std::span<std::byte* const> to, std::size_t count) {
+  const auto& pass_of = passes(dtype, op);
+  const int divisor = op == ReduceOp::avg ? static_cast<int>(from.size()) : 1;
+  if (from.size() <= max_streams) {
+    pass_of[from.size() - 1](
+        {.from = from.data(), .to = to, .begin = 0, .end = count, .divisor = divisor});
+    return;
+  }
+  constexpr std::size_t block = 512;
+  alignas(64) std::array<double, block> accumulators;  // the widest type
+  for (std::size_t begin = 0; begin < count; begin += block) {
+    for (std::size_t s = 0; s < from.size(); s += max_streams) {
+      const std::size_t streams = std::min(max_streams, from.size() - s);
+      const bool is_first = s == 0, is_last = s + streams == from.size();
+      pass_of[streams - 1]({.before = is_first ? nullptr : accumulators.data(),
+                            .after = is_last ? nullptr : accumulators.data(),
+                            .from = from.data() + s,
+                            .to = to,
+                            .begin = begin,
+                            .end = std::min(begin + block, count),
+                            .divisor = divisor});
+    }
   }
 }
 

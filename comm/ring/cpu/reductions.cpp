@@ -141,12 +141,12 @@ void RingCommunicator::reduce_range(const Collective& call, std::span<std::byte*
                                     std::size_t from_offset, std::span<std::byte* const> to,
                                     std::size_t to_offset, std::size_t bytes) {
   if (bytes == 0) return;
-  const ReduceKernels& kernels = reduce_kernels(call.data.dtype, call.signature.op);
   inputs_.clear();
   for (const std::byte* input : from) inputs_.push_back(input + from_offset);
   outputs_.clear();
   for (std::byte* output : to) outputs_.push_back(output + to_offset);
-  reduce_to_all(kernels, inputs_, outputs_, bytes / kernels.element_bytes);
+  reduce_to_all(call.data.dtype, call.signature.op, inputs_, outputs_,
+                bytes / base::size_of(call.data.dtype));
 }
 
 }  // namespace lockstep::comm::ring

@@ -28,7 +28,7 @@ RingPipeline::RingPipeline(const Group& group, std::shared_ptr<SymmetricBuffer> 
       steps_(schedule::ring_all_reduce(group.rank(), group.size())) {}
 
 void RingPipeline::all_reduce(const Collective& call) {
-  const ReduceKernels& kernels = reduce_kernels(call.data.dtype, call.signature.op);
+  const StepKernels& kernels = step_kernels(call.data.dtype, call.signature.op);
   const auto piece = static_cast<std::int64_t>(piece_bytes / kernels.accumulator_bytes);
   const std::int64_t longest = (call.data.count + group_.size() - 1) / group_.size();
   auto* data = static_cast<std::byte*>(call.data.data);
@@ -48,7 +48,7 @@ void RingPipeline::all_reduce(const Collective& call) {
 }
 
 void RingPipeline::execute(const schedule::Step& step, std::byte* data, std::size_t count,
-                           const ReduceKernels& kernels, const Collective& call) {
+                           const StepKernels& kernels, const Collective& call) {
   using schedule::Action;
   const std::byte* in = step.from == schedule::Step::nobody ? nullptr : await_piece(call);
   std::byte* out = step.to == schedule::Step::nobody ? nullptr : await_room(call);

@@ -40,7 +40,7 @@ class RingPipeline {
   Queue& queue_of(int rank) const;
   // One piece of one step: `count` elements at `data`.
   void execute(const schedule::Step& step, std::byte* data, std::size_t count,
-               const ReduceKernels& kernels, const Collective& call);
+               const StepKernels& kernels, const Collective& call);
   const std::byte* await_piece(const Collective& call);  // from the left; until release_piece()
   void release_piece();
   std::byte* await_room(const Collective& call);  // to the right; until send_piece()
