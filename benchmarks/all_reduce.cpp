@@ -227,10 +227,12 @@ int run(int argc, char** argv) {
   }
   std::string words;
   for (int i = 1; i < argc; ++i) words += std::string(argv[i]) + '\n';
-  const auto kind =
+  train::LaunchOptions options;
+  options.workers = arguments.ranks;
+  options.kind =
       arguments.launcher == "threads" ? train::LaunchKind::threads : train::LaunchKind::processes;
-  return train::launch({.workers = arguments.ranks, .kind = kind, .settings = {{key, words}}}, body,
-                       Log());
+  options.settings[key] = words;
+  return train::launch(options, body, Log());
 }
 
 }  // namespace
