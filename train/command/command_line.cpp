@@ -1,0 +1,186 @@
+#include "train/command/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "framework/base/error.h"
+#include "framework/base/option.h"
+#include "train/config/scalar.h"
+#include "train/config/suggest.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr double most_workers = 1024;
+
+// An argument that stands for a key of the configuration.
+struct Shorthand {
+  const char* flag;
+  const char* key;
+  const char* doc;
+};
+constexpr std::array shorthands = {
+    Shorthand{"--device", "compute.device", "auto, cuda or cpu"},
+    Shorthand{"--backend", "comm.backend", "What carries the collectives"},
+    Shorthand{"--interface", "comm.interface", "Network interface for the rendezvous"},
+    Shorthand{"--seed", "seed", "Of every random draw"},
+    Shorthand{"--run-name", "run.name", "Name of the run's folder"},
+};
+
+Override parse_set(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == 0 || equals == text.npos) {
+    throw ConfigError(
+        fmt::format("--set: found {}, expected KEY=VALUE such as train.epochs=5", text));
+  }
+  return {text.substr(0, equals), text.substr(equals + 1), "--set " + text};
+}
+
+int parse_workers(const std::string& text) {
+  const OptionSpec spec{.name = "--gpus",
+                        .kind = base::OptionKind::integer,
+                        .default_value = {},
+                        .doc = {},
+                        .range = base::between(1, most_workers)};
+  const base::OptionValue workers = base::checked(spec, read_plain_scalar(text));
+  return static_cast<int>(std::get<std::int64_t>(workers));
+}
+
+class Parser {
+ public:
+  Parser() {
+    app_.set_version_flag("--version", LOCKSTEP_VERSION);
+    add_config_options(app_);
+    app_.add_option("--gpus", workers_, "Number of replicas, one for each GPU or CPU worker")
+        ->type_name("N");
+    for (std::size_t i = 0; i < shorthands.size(); ++i) {
+      app_.add_option(
+              shorthands[i].flag, values_[i],
+              fmt::format("{}; the same as --set {}=...", shorthands[i].doc, shorthands[i].key))
+          ->type_name("VALUE");
+    }
+    app_.add_option("--launcher", launcher_, "processes, or threads of one process")
+        ->type_name("KIND");
+    resume_option_ = app_.add_option("--resume", resume_,
+                                     "Go on from a checkpoint or from the newest one of a run's "
+                                     "folder; without PATH from the newest of this configuration")
+                         ->expected(0, 1)
+                         ->type_name("[PATH]");
+    app_.add_flag("--oversubscribe", request_.oversubscribe, "Allow several workers on one GPU");
+
+    check_ =
+        app_.add_subcommand("check-config", "Check a configuration and print the effective one");
+    check_->add_option("FILE", check_file_, "The configuration");
+    check_->add_option("--set", sets_, "Override a key")->type_name("KEY=VALUE")->take_all();
+    check_->add_flag("--reference", reference_, "Print the reference of all keys instead");
+
+    inspect_ = app_.add_subcommand("inspect", "Print what a checkpoint holds");
+    inspect_->add_option("CHECKPOINT", checkpoint_, "The file")->required();
+
+    app_.require_subcommand(0, 1);
+    for (CLI::App* app : {&app_, check_, inspect_}) app->allow_extras();
+  }
+
+  Request parse(int argc, const char* const* argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+      return PrintRequest{app_.help()};
+    } catch (const CLI::CallForVersion&) {
+      return PrintRequest{std::string("train ") + LOCKSTEP_VERSION + "\n"};
+    } catch (const CLI::ParseError& error) {
+      throw ConfigError(fmt::format("{}; `train --help` lists the arguments", error.what()));
+    }
+    refuse_extras();
+    if (check_->parsed()) return check_request();
+    if (inspect_->parsed()) return InspectRequest{checkpoint_};
+    return train_request();
+  }
+
+ private:
+  void add_config_options(CLI::App& app) {
+    app.add_option("--config", request_.config, "The configuration, a file or one of configs/")
+        ->type_name("FILE");
+    app.add_option("--set", sets_, "Override a key of the configuration; may be repeated")
+        ->type_name("KEY=VALUE")
+        ->expected(1)
+        ->take_all();
+  }
+
+  void refuse_extras() const {
+    for (const CLI::App* app :
+         {&app_, static_cast<const CLI::App*>(check_), static_cast<const CLI::App*>(inspect_)}) {
+      const std::vector<std::string> extras = app->remaining();
+      if (extras.empty()) continue;
+      const std::string& extra = extras.front();
+      if (extra.starts_with('-')) throw unknown_flag(*app, extra);
+      throw ConfigError(
+          fmt::format("unexpected argument '{}'; `train --help` lists what there is", extra));
+    }
+  }
+
+  static ConfigError unknown_flag(const CLI::App& app, const std::string& flag) {
+    std::vector<KnownKey> known;
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back({"--" + name, {}});
+    }
+    return ConfigError(fmt::format("unknown argument {}, {}", flag,
+                                   suggest(flag.substr(0, flag.find('=')), known)));
+  }
+
+  Request check_request() {
+    if (reference_) return ReferenceRequest{};
+    if (check_file_.empty()) throw ConfigError("check-config: expected a FILE or --reference");
+    return CheckConfigRequest{check_file_, overrides()};
+  }
+
+  Request train_request() {
+    if (request_.config.empty()) {
+      throw ConfigError(
+          "--config is missing, expected a file such as configs/mlp.yaml; "
+          "`train --help` lists the arguments");
+    }
+    request_.overrides = overrides();
+    request_.workers = parse_workers(workers_);
+    if (launcher_ != "processes" && launcher_ != "threads") {
+      throw ConfigError(
+          fmt::format("--launcher: found {}, expected processes or threads", launcher_));
+    }
+    request_.kind = launcher_ == "threads" ? LaunchKind::threads : LaunchKind::processes;
+    if (resume_option_->count() > 0) request_.resume = resume_;
+    return request_;
+  }
+
+  std::vector<Override> overrides() const {
+    std::vector<Override> all;
+    for (const std::string& text : sets_) all.push_back(parse_set(text));
+    for (std::size_t i = 0; i < shorthands.size(); ++i) {
+      if (values_[i]) all.push_back({shorthands[i].key, *values_[i], shorthands[i].flag});
+    }
+    return all;
+  }
+
+  CLI::App app_{"Lockstep: data-parallel training whose replicas stay bit-identical.", "train"};
+  CLI::App* check_ = nullptr;
+  CLI::App* inspect_ = nullptr;
+  CLI::Option* resume_option_ = nullptr;
+  TrainRequest request_;
+  std::string workers_ = "1";
+  std::string launcher_ = "processes";
+  std::string resume_;
+  std::vector<std::string> sets_;
+  std::array<std::optional<std::string>, shorthands.size()> values_;
+  std::string check_file_;
+  bool reference_ = false;
+  std::string checkpoint_;
+};
+
+}  // namespace
+
+Request parse_command_line(int argc, const char* const* argv) {
+  return Parser().parse(argc, argv);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,45 @@
+// The command line of `train`, read and checked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "train/config/load.h"
+#include "train/launch/launch.h"
+
+namespace lockstep::train {
+
+struct TrainRequest {
+  std::string config;  // as given
+  std::vector<Override> overrides;
+  int workers = 1;
+  LaunchKind kind = LaunchKind::processes;
+  bool oversubscribe = false;
+  std::optional<std::string> resume;  // empty: the newest checkpoint
+};
+
+struct CheckConfigRequest {
+  std::string config;
+  std::vector<Override> overrides;
+};
+
+struct ReferenceRequest {};  // docs/configuration.md
+
+struct InspectRequest {
+  std::string checkpoint;
+};
+
+struct PrintRequest {  // help, version
+  std::string text;
+};
+
+using Request =
+    std::variant<TrainRequest, CheckConfigRequest, ReferenceRequest, InspectRequest, PrintRequest>;
+
+// Throws ConfigError saying which argument is wrong and what is expected; an unknown one with the
+// nearest that there is.
+Request parse_command_line(int argc, const char* const* argv);
+
+}  // namespace lockstep::train

@@ -1,0 +1,74 @@
+#include "train/command/train_command.h"
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "framework/base/log.h"
+#include "train/checkpoint_folder.h"
+#include "train/command/host.h"
+#include "train/command/run_folder.h"
+#include "train/config/locate.h"
+#include "train/config/print.h"
+#include "train/fault.h"
+#include "train/trainer.h"
+
+namespace lockstep::train {
+namespace {
+
+// What the launcher tells the ranks through the store.
+constexpr const char* config_key = "run/config";
+constexpr const char* folder_key = "run/folder";
+constexpr const char* resume_key = "run/resume";      // empty: from the beginning
+constexpr std::chrono::seconds settings_timeout{10};  // they are there before the ranks are
+
+void log_start(const Log& log, const Config& config, const TrainRequest& request,
+               const DeviceChoice& device, bool seed_was_drawn) {
+  log.info("world size {}: {}", request.workers, device.line);
+  if (seed_was_drawn) log.info("no seed given, drew {}", *config.seed);
+  if (const auto ignored = foreign_variables(); !ignored.empty()) {
+    log.info("ignored from the environment, the command line goes before it: {}",
+             fmt::join(ignored, ", "));
+  }
+}
+
+}  // namespace
+
+int train(const TrainRequest& request) {
+  const std::string file = locate_config(request.config);
+  Config config = load_config(file, request.overrides);
+  static_cast<void>(FaultHook::from_environment());  // understood before anything starts
+  const std::optional<Endpoint> endpoint = choose_endpoint(config.comm);
+  const DeviceChoice device =
+      choose_device(config.compute.device, request.workers, request.oversubscribe);
+  config.compute.device = device.device;
+  const bool draw_seed = !config.seed;
+  if (draw_seed) config.seed = std::random_device()();
+  const std::string checkpoint =
+      request.resume ? find_checkpoint(*request.resume, config.run.folder, config_name(file)) : "";
+
+  const std::string folder = make_run_folder(config, file);
+  const Log log(base::log_level_from_name(config.run.log_level), "", folder + "/launcher.log");
+  log_start(log, config, request, device, draw_seed);
+  log.info("files of this run: {}", folder);
+  LaunchOptions options;
+  options.workers = request.workers;
+  options.kind = request.kind;
+  options.settings = {
+      {config_key, to_yaml(config)}, {folder_key, folder}, {resume_key, checkpoint}};
+  options.log_folder = folder;
+  options.listen = endpoint;
+  return launch(options, train_rank, log);
+}
+
+void train_rank(Worker& worker) {
+  const auto setting = [&](const char* key) { return worker.store().get(key, settings_timeout); };
+  const Config config = parse_config(setting(config_key), "effective configuration");
+  RunOptions options{.run_folder = setting(folder_key), .resume = std::nullopt};
+  if (std::string checkpoint = setting(resume_key); !checkpoint.empty()) {
+    options.resume = std::move(checkpoint);
+  }
+  run_rank(config, options, worker);
+}
+
+}  // namespace lockstep::train
