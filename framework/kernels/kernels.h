@@ -83,9 +83,9 @@ class Kernels {
   virtual bool all_finite(const Tensor& x) const = 0;
 
   // --- Matrix products ------------------------------------------------------------------------
-  // c (+)= a * b over the last two axes, leading axes broadcast. Any strides; transposed views are
-  // passed to BLAS as such. Cut into tiles by shape alone, never along the summed axis, one
-  // single-threaded BLAS call each.
+  // c (+)= a * b over the last two axes, leading axes broadcast. Any strides, without copies of
+  // whole operands. An element is one chain of multiply-adds along the summed axis, so a row of c
+  // depends on that row of a alone, not on how many others are in the batch.
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const = 0;
   // y[m, out] = activation(x[m, in] * w[out, in]^T + bias[out]); `bias` may be undefined. When
   // `pre` is defined the value before the activation is stored there too (gelu needs it for its
@@ -138,9 +138,9 @@ class Kernels {
 const Kernels& kernels_for(const Context& context);
 
 const Kernels& cpu_kernels();  // kernels/cpu
-// Name and version of the BLAS under the CPU's matrix product and the kernel set it runs, for the
-// record.
-std::string cpu_blas_description();
+// Which set of kernels this processor runs. Results have the same bits wherever this and the build
+// are the same; it is recorded with each run.
+std::string cpu_kernels_description();
 
 }  // namespace lockstep::kernels
 

@@ -1,19 +1,59 @@
-// The one place that calls a BLAS.
+// The matrix product of one thread: the one function under matmul and linear.
+//
+// Element (i, j) of the product is one chain of fused multiply-adds along the summed axis, in
+// order, cut only at multiples of `gemm_summed_block`. So its bits depend on row i of a and column
+// j of b and on nothing else: not on the other rows of a batch, the tile it was computed in,
+// strides, transposition or the width of the processor's vectors. (A processor without fused
+// multiply-add rounds twice and gives other bits.)
+//
+// The structure is that of Goto and van de Geijn, "Anatomy of high-performance matrix
+// multiplication" (ACM TOMS 2008) and BLIS: a register tile of a few rows by two vectors, fed from
+// a strip of b that stays in the first-level cache and a block of a that stays in the second.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string_view>
 
 namespace lockstep::kernels {
 
-// c[m, n] = alpha * op(a) * op(b) + beta * c on the calling thread, where op transposes when asked
-// to; op(a) is [m, k] and op(b) [k, n]. All row-major with leading dimensions (elements from one
-// row to the next); with beta == 0, c is not read. Thread-safe. Throws UsageError when an extent or
-// a leading dimension does not fit into BLAS's int.
-void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-          float alpha, const float* a, std::int64_t lda, const float* b, std::int64_t ldb,
-          float beta, float* c, std::int64_t ldc);
-void gemm(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t n, std::int64_t k,
-          double alpha, const double* a, std::int64_t lda, const double* b, std::int64_t ldb,
-          double beta, double* c, std::int64_t ldc);
+inline constexpr std::int64_t gemm_summed_block = 1024;
+
+// A matrix of any strides (in elements).
+template <class T>
+struct MatrixView {
+  T* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t column_stride = 0;
+
+  T* at(std::int64_t row, std::int64_t column) const {
+    return data + row * row_stride + column * column_stride;
+  }
+  MatrixView transposed() const { return {data, column_stride, row_stride}; }
+};
+
+// c[m, n] = a[m, k] * b[k, n], added to c when `accumulate`; otherwise c is not read. On the
+// calling thread, without memory of its own but the stack (0.8 MiB). Thread-safe. Everything may be
+// of size 0.
+template <class T>
+struct GemmArguments {
+  std::int64_t m = 0, n = 0, k = 0;
+  MatrixView<const T> a, b;
+  MatrixView<T> c;
+  bool accumulate = false;
+};
+void gemm(const GemmArguments<float>& arguments);
+void gemm(const GemmArguments<double>& arguments);
+
+// gemm compiled for one instruction set.
+struct GemmKernels {
+  std::string_view name;
+  void (*float32)(const GemmArguments<float>&);
+  void (*float64)(const GemmArguments<double>&);
+  bool fused;  // whether the processor's multiply-add rounds once
+};
+
+// Those that this processor can run, best first; gemm() uses the first.
+std::span<const GemmKernels* const> gemm_kernels();
 
 }  // namespace lockstep::kernels

@@ -15,14 +15,6 @@ namespace {
 constexpr std::int64_t strip = 128;       // columns of a task of the backward pass
 constexpr std::int64_t run_of_rows = 32;  // rows added up in T before they join the double sums
 
-Strides2d strides_of(const Tensor& t) {
-  return {t.strides()[0], t.strides()[1]};
-}
-
-Tensor for_blas(const Tensor& t) {
-  return is_blas_matrix(t.shape()[0], t.shape()[1], strides_of(t)) ? t : packed(t);
-}
-
 // One row of a tile: pre = product + bias, y = f(pre), from the product in `pre` or `y`.
 template <class T, class F>
 void finish_row(std::int64_t n, F f, const T* bias, T* pre, T* y) {
@@ -59,21 +51,21 @@ void CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Ac
     require_contiguous("linear", "pre", pre);
   }
   if (y.count() == 0) return;
-  const Tensor& product = pre.defined() ? pre : y;
-  if (k == 0) fill(0, product);
   visit_float("linear", y.dtype(), [&]<class T>(base::TypeTag<T>) {
-    const Tensor x_matrix = for_blas(x), w_matrix = for_blas(w).transpose(0, 1);
-    const auto a = blas_matrix<const T>(x_matrix.data<T>(), m, k, strides_of(x_matrix));
-    const auto b = blas_matrix<const T>(w_matrix.data<T>(), k, n, strides_of(w_matrix));
-    const Matrix<T> c{product.data<T>(), n};
     T* const to = y.data<T>();
     T* const before = pre.defined() ? pre.data<T>() : nullptr;
     const T* const shift = bias.defined() ? bias.data<T>() : nullptr;
-    const Tiling tiling = tiles_of(m, n);
+    const GemmArguments<T> whole{m,
+                                 n,
+                                 k,
+                                 {x.data<T>(), x.strides()[0], x.strides()[1]},
+                                 {w.data<T>(), w.strides()[1], w.strides()[0]},
+                                 {before ? before : to, n, 1}};
+    const Tiling tiling(m, n);
     visit_activation(activation, [&](auto f) {
-      y.context().threads().for_each(tiling.count, [&](std::int64_t task) {
-        const Tile tile = tile_at(tiling, task, m, n);
-        if (k > 0) multiply_tile(tile, k, a, b, T(0), c);
+      y.context().threads().for_each(tiling.count(), [&](std::int64_t task) {
+        const Tile tile = tiling[task];
+        gemm(part(whole, tile));
         for (std::int64_t row = tile.row; row < tile.row + tile.rows; ++row) {
           const std::int64_t at = row * n + tile.column;
           finish_row(tile.columns, f, shift ? shift + tile.column : nullptr,

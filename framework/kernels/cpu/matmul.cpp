@@ -1,30 +1,21 @@
 // Batched matrix products on operands of any strides.
 #include <array>
-#include <utility>
+#include <type_traits>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
 #include "framework/kernels/cpu/dispatch.h"
 #include "framework/kernels/cpu/loop.h"
-#include "framework/kernels/cpu/pack.h"
 #include "framework/kernels/cpu/product.h"
 
 namespace lockstep::kernels {
 
-Tiling tiles_of(std::int64_t m, std::int64_t n) {
-  constexpr std::int64_t rows = 128, columns = 512;
-  const std::int64_t across = ceil_div(n, columns);
-  return {rows, columns, across, across * ceil_div(m, rows)};
-}
-
 namespace {
 
-Strides2d last_two(const Tensor& t) {
+// The last two axes of a tensor.
+template <class T, class Element = std::remove_const_t<T>>
+MatrixView<T> matrix(const Tensor& t) {
   const auto rank = static_cast<std::size_t>(t.rank());
-  return {t.strides()[rank - 2], t.strides()[rank - 1]};
-}
-
-bool is_blas_matrix(const Tensor& t) {
-  return is_blas_matrix(t.shape()[t.rank() - 2], t.shape()[t.rank() - 1], last_two(t));
+  return {t.data<Element>(), t.strides()[rank - 2], t.strides()[rank - 1]};
 }
 
 Shape leading_axes(const Shape& shape) {
@@ -52,16 +43,14 @@ class Batch {
   }
 
   // Rows of a and c that follow each other evenly across batches that share b make one taller
-  // product; returns its height.
-  std::int64_t fold_rows(std::int64_t m, std::int64_t k, std::int64_t n, Strides2d a, Strides2d c) {
+  // product. Returns its height.
+  std::int64_t fold_rows(std::int64_t m, std::int64_t a_row_stride, std::int64_t c_row_stride) {
     while (rank_ > 0) {
       const Axis& inner = axes_[static_cast<std::size_t>(rank_ - 1)];
-      const std::int64_t taller = m * inner.extent;
-      if (inner.stride[2] != 0 || inner.stride[0] != m * c.row || inner.stride[1] != m * a.row ||
-          !is_row_major(taller, n, c) || !is_row_major(taller, k, a)) {
+      if (inner.stride[0] != m * c_row_stride || inner.stride[1] != m * a_row_stride ||
+          inner.stride[2] != 0)
         break;
-      }
-      m = taller;
+      m *= inner.extent;
       --rank_;
     }
     return m;
@@ -92,21 +81,19 @@ class Batch {
 
 template <class T>
 void run_products(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
+  GemmArguments<T> first{
+      c.shape()[c.rank() - 2], c.shape().back(), a.shape().back(), matrix<const T>(a),
+      matrix<const T>(b),      matrix<T>(c),     accumulate};
   Batch batch(a, b, c);
-  const std::int64_t n = c.shape().back(), k = a.shape().back();
-  const std::int64_t m = batch.fold_rows(c.shape()[c.rank() - 2], k, n, last_two(a), last_two(c));
-  const Matrix<const T> a_matrix = blas_matrix<const T>(a.data<T>(), m, k, last_two(a));
-  const Matrix<const T> b_matrix = blas_matrix<const T>(b.data<T>(), k, n, last_two(b));
-  const Matrix<T> c_matrix = blas_matrix<T>(c.data<T>(), m, n, last_two(c));
-  const Tiling tiling = tiles_of(m, n);
-  c.context().threads().for_each(batch.count() * tiling.count, [&](std::int64_t task) {
-    const auto at = batch.offsets(task / tiling.count);
-    const auto shifted = [](auto matrix, std::int64_t offset) {
-      matrix.data += offset;
-      return matrix;
-    };
-    multiply_tile(tile_at(tiling, task % tiling.count, m, n), k, shifted(a_matrix, at[1]),
-                  shifted(b_matrix, at[2]), accumulate ? T(1) : T(0), shifted(c_matrix, at[0]));
+  first.m = batch.fold_rows(first.m, first.a.row_stride, first.c.row_stride);
+  const Tiling tiling(first.m, first.n);
+  c.context().threads().for_each(batch.count() * tiling.count(), [&](std::int64_t task) {
+    const auto at = batch.offsets(task / tiling.count());
+    GemmArguments<T> arguments = part(first, tiling[task % tiling.count()]);
+    arguments.c.data += at[0];
+    arguments.a.data += at[1];
+    arguments.b.data += at[2];
+    gemm(arguments);
   });
 }
 
@@ -125,24 +112,8 @@ void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool 
                                  base::to_string(b.shape()), base::to_string(c.shape())));
   }
   if (c.count() == 0) return;
-  if (k == 0) {
-    if (!accumulate) fill(0, c);
-    return;
-  }
-  // BLAS writes rows: a transposed c is the product of the transposes.
-  if (!is_row_major(m, n, last_two(c))) {
-    const Strides2d strides = last_two(c);
-    if (is_row_major(n, m, {strides.column, strides.row})) {
-      return matmul(b.transpose(-2, -1), a.transpose(-2, -1), c.transpose(-2, -1), accumulate);
-    }
-    const Tensor fresh = accumulate ? packed(c) : Tensor::empty(c.context(), c.shape(), c.dtype());
-    matmul(a, b, fresh, accumulate);
-    return copy(fresh, c);
-  }
-  visit_float("matmul", c.dtype(), [&]<class T>(base::TypeTag<T>) {
-    run_products<T>(is_blas_matrix(a) ? a : packed(a), is_blas_matrix(b) ? b : packed(b), c,
-                    accumulate);
-  });
+  visit_float("matmul", c.dtype(),
+              [&]<class T>(base::TypeTag<T>) { run_products<T>(a, b, c, accumulate); });
 }
 
 }  // namespace lockstep::kernels

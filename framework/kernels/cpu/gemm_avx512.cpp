@@ -1,0 +1,11 @@
+// Compiled for x86-64-v4, see CMakeLists.txt.
+#ifdef __x86_64__
+#include "framework/kernels/cpu/gemm_tile.h"
+
+namespace lockstep::kernels {
+
+extern const GemmKernels gemm_avx512;
+const GemmKernels gemm_avx512{"AVX-512", &multiply_best<float>, &multiply_best<double>, fused};
+
+}  // namespace lockstep::kernels
+#endif

@@ -1,0 +1,157 @@
+#include "tests/framework/kernels/reference.h"
+
+namespace lockstep::kernels::testing {
+namespace {
+
+const Kernels& kernels = cpu_kernels();
+
+double apply(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x > 0 ? x : 0;
+    case Activation::gelu:
+      return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+    case Activation::tanh:
+      return std::tanh(x);
+    case Activation::sigmoid:
+      return 1 / (1 + std::exp(-x));
+  }
+  return 0;
+}
+
+double derivative(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return 1;
+    case Activation::relu:
+      return x > 0 ? 1 : 0;
+    case Activation::gelu:
+      return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+    case Activation::tanh:
+      return 1 - apply(activation, x) * apply(activation, x);
+    case Activation::sigmoid:
+      return apply(activation, x) * (1 - apply(activation, x));
+  }
+  return 0;
+}
+
+constexpr Activation activations[] = {Activation::none, Activation::relu, Activation::gelu,
+                                      Activation::tanh, Activation::sigmoid};
+
+TEST(Linear, MatchesTheFormula) {
+  const auto context = device::make_cpu_context(2);
+  Random random(1);
+  for (int trial = 0; trial < 300; ++trial) {
+    const DType dtype = float_types[trial % 2];
+    const Activation activation = activations[random.integer(0, 4)];
+    const std::int64_t m = random.integer(trial % 20 == 0 ? 0 : 1, 40),
+                       k = random.integer(trial % 21 == 0 ? 0 : 1, 30);
+    const std::int64_t n = random.integer(1, trial % 25 == 0 ? 700 : 40);
+    const Tensor x = random_tensor(*context, random, {m, k}, dtype, random.layout(false), -1, 1);
+    const Tensor w = random_tensor(*context, random, {n, k}, dtype, random.layout(false), -1, 1);
+    const Tensor bias =
+        random.integer(0, 2) > 0 ? random_tensor(*context, random, {n}, dtype) : Tensor{};
+    const Tensor pre = random.integer(0, 1) > 0 ? Tensor::empty(*context, {m, n}, dtype) : Tensor{};
+    const Tensor y = Tensor::empty(*context, {m, n}, dtype);
+    kernels.linear(x, w, bias, activation, pre, y);
+
+    const Values x_values = values_of(x), w_values = values_of(w);
+    const Values bias_values =
+        bias.defined() ? values_of(bias) : Values(static_cast<std::size_t>(n));
+    Values before, after;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(m); ++i) {
+      for (std::size_t j = 0; j < static_cast<std::size_t>(n); ++j) {
+        double sum = bias_values[j];
+        for (std::size_t l = 0; l < static_cast<std::size_t>(k); ++l) {
+          sum += x_values[i * static_cast<std::size_t>(k) + l] *
+                 w_values[j * static_cast<std::size_t>(k) + l];
+        }
+        before.push_back(sum);
+        after.push_back(apply(activation, sum));
+      }
+    }
+    if (pre.defined()) expect_close(pre, before, tolerance(dtype, 40));
+    expect_close(y, after, tolerance(dtype, 60));
+  }
+}
+
+TEST(Linear, BackwardOfBiasAndActivation) {
+  const auto context = device::make_cpu_context(2);
+  Random random(2);
+  for (int trial = 0; trial < 300; ++trial) {
+    const DType dtype = float_types[trial % 2];
+    const Activation activation = activations[random.integer(0, 4)];
+    const std::int64_t m = random.integer(trial % 20 == 0 ? 0 : 1, 90),
+                       n = random.integer(1, trial % 10 == 0 ? 400 : 40);
+    const Tensor pre = random_tensor(*context, random, {m, n}, dtype);
+    const Tensor y = Tensor::empty(*context, {m, n}, dtype);
+    Values after = values_of(pre);
+    for (double& v : after) v = apply(activation, v);
+    assign(y, after);
+    const Tensor grad_y = random_tensor(*context, random, {m, n}, dtype, random.layout(false));
+    const bool in_place = grad_y.is_contiguous() && random.integer(0, 1) == 0;
+    const Tensor grad_pre = in_place ? grad_y : Tensor::empty(*context, {m, n}, dtype);
+    const Tensor grad_bias =
+        random.integer(0, 3) > 0 ? random_tensor(*context, random, {n}, dtype) : Tensor{};
+    const bool accumulate = random.integer(0, 1) == 0;
+
+    const Values pre_values = values_of(pre), g = values_of(grad_y);
+    Values expected(g.size());
+    Values sums(static_cast<std::size_t>(n));
+    if (accumulate && grad_bias.defined()) sums = values_of(grad_bias);
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      expected[i] = g[i] * derivative(activation, pre_values[i]);
+      sums[i % static_cast<std::size_t>(n)] += expected[i];
+    }
+    const bool needs_pre = activation == Activation::gelu;
+    kernels.bias_activation_backward(activation, needs_pre ? pre : Tensor{},
+                                     needs_pre ? Tensor{} : y, grad_y, grad_pre, grad_bias,
+                                     accumulate);
+    expect_close(grad_pre, expected, tolerance(dtype, 16));
+    if (grad_bias.defined()) expect_close(grad_bias, sums, tolerance(dtype, 300));
+  }
+}
+
+TEST(Linear, BitsDoNotDependOnTheThreadCount) {
+  const auto context = device::make_cpu_context(1);
+  Tensor first_y, first_bias;
+  for (const int threads : {1, 2, 3}) {
+    const auto other = device::make_cpu_context(threads);
+    Random random(3);
+    const Tensor x = random_tensor(*other, random, {300, 120}, DType::float32);
+    const Tensor w = random_tensor(*other, random, {700, 120}, DType::float32);
+    const Tensor bias = random_tensor(*other, random, {700}, DType::float32);
+    const Tensor y = Tensor::empty(*other, {300, 700}), grad_bias = Tensor::empty(*other, {700});
+    kernels.linear(x, w, bias, Activation::tanh, {}, y);
+    kernels.bias_activation_backward(Activation::tanh, {}, y, y, Tensor::empty(*other, {300, 700}),
+                                     grad_bias, false);
+    const Tensor y_here = Tensor::from<float>(*context, y.elements<float>(), y.shape());
+    const Tensor bias_here =
+        Tensor::from<float>(*context, grad_bias.elements<float>(), grad_bias.shape());
+    if (!first_y.defined()) {
+      first_y = y_here;
+      first_bias = bias_here;
+    }
+    expect_same_bits(y_here, first_y);
+    expect_same_bits(bias_here, first_bias);
+  }
+}
+
+TEST(Linear, MistakesAreNamed) {
+  const auto context = device::make_cpu_context();
+  const auto tensor = [&](const Shape& shape) { return Tensor::empty(*context, shape); };
+  EXPECT_THROW(
+      kernels.linear(tensor({3, 4}), tensor({5, 6}), {}, Activation::none, {}, tensor({3, 5})),
+      UsageError);
+  EXPECT_THROW(kernels.linear(tensor({3, 4}), tensor({5, 4}), tensor({4}), Activation::none, {},
+                              tensor({3, 5})),
+               UsageError);
+  EXPECT_THROW(
+      kernels.linear(tensor({3, 4}), tensor({5, 4}), {}, Activation::none, {}, tensor({3, 4})),
+      UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::kernels::testing
