@@ -84,6 +84,7 @@ void Group::throw_if_aborted() const {
 }
 
 std::vector<Note> Group::agree(const Note& mine, device::Deadline deadline) {
+  throw_if_aborted();
   const int set = agreements_++ % 2;
   control_->note(set, rank_) = mine;
   agreement_->arrive_and_wait(deadline, [](int missing) {

@@ -34,7 +34,10 @@ class ThreadGroup final : public Group {
 
   std::shared_ptr<MappedMemory> share_memory(std::shared_ptr<MappedMemory> made, std::size_t,
                                              device::Deadline) override {
-    return made ? std::move(made) : joint_->memory.lock();
+    if (!made) made = joint_->memory.lock();
+    // An abort may have reached rank 0 before it could give the memory.
+    if (!made) throw RankError(0, "rank 0 left the allocation of the group's memory");
+    return made;
   }
 
   std::string prepare_split(int size) override {
