@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "data/block_checksum.h"
-#include "data/hdf5_attributes.h"
+#include "data/dataset_header.h"
 #include "framework/base/error.h"
 
 namespace lockstep::data {
@@ -138,7 +138,6 @@ struct DatasetWriter::Impl {
   ~Impl();
   Split& split(std::string_view name);
   void write_checksums(const Split& split);
-  void write_attributes();
 };
 
 DatasetWriter::Impl::~Impl() {
@@ -177,18 +176,6 @@ void DatasetWriter::Impl::write_checksums(const Split& split) {
   check(H5Dwrite(dataset.get(), H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT,
                  split.checksums.data()),
         where);
-}
-
-void DatasetWriter::Impl::write_attributes() {
-  const hid_t root = file.get();
-  hdf5::write_text(root, "format", std::string(dataset_format), path);
-  hdf5::write_integer(root, "version", dataset_version, path);
-  hdf5::write_text(root, "name", info.name, path);
-  hdf5::write_integer(root, "classes", info.classes, path);
-  if (!info.class_names.empty()) hdf5::write_texts(root, "class_names", info.class_names, path);
-  hdf5::write_reals(root, "scale", std::span(&info.normalization.scale, 1), path);
-  hdf5::write_reals(root, "mean", info.normalization.mean, path);
-  hdf5::write_reals(root, "std", info.normalization.std, path);
 }
 
 DatasetWriter::DatasetWriter(const std::string& path, DatasetInfo info, std::int64_t chunk_rows)
@@ -253,12 +240,13 @@ void DatasetWriter::set_normalization(Normalization normalization) {
 }
 
 void DatasetWriter::finish() {
+  check_normalization(impl_->path, impl_->info);
   const auto guard = hdf5::lock();
   for (Impl::Split& split : impl_->splits) {
     split.write_pending();
     impl_->write_checksums(split);
   }
-  impl_->write_attributes();
+  write_header(impl_->file.get(), impl_->path, impl_->info);
   impl_->splits.clear();
   check(H5Fflush(impl_->file.get(), H5F_SCOPE_GLOBAL), impl_->path + ": cannot be written");
   impl_->file.close(impl_->path + ": cannot be closed");

@@ -1,4 +1,4 @@
-// Attributes of an HDF5 object as plain values. Private to this folder; callers hold hdf5::lock().
+// Attributes of an HDF5 object as plain values. Callers hold hdf5::lock().
 //
 // `where` names the object in messages ("file.h5: /train"). Reading an attribute that is absent
 // gives nullopt; one of another kind or shape throws DataError with what was found and expected.

@@ -1,5 +1,6 @@
 #include "data/permutation.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "framework/base/random.h"
@@ -7,6 +8,9 @@
 namespace lockstep::data {
 
 namespace {
+
+// Halves of one or two bits would mix too slowly for a fair choice among all orders.
+constexpr int least_bits = 6;
 
 // Mixes all bits of `value` into each other (the finalizer of SplitMix64; Steele, Lea, Flood, "Fast
 // Splittable Pseudorandom Number Generators", OOPSLA 2014).
@@ -25,8 +29,8 @@ std::uint64_t low_bits(std::uint64_t value, int bits) {
 Permutation::Permutation(std::uint64_t count, std::uint64_t seed, std::string_view purpose,
                          std::uint64_t step)
     : count_(count) {
-  // At least one bit on either side, so that each round has something to do.
-  const int bits = std::max(2, static_cast<int>(std::bit_width(count > 0 ? count - 1 : 0)));
+  const int bits =
+      std::max(least_bits, static_cast<int>(std::bit_width(count > 0 ? count - 1 : 0)));
   left_bits_ = bits / 2;
   right_bits_ = bits - left_bits_;
   const base::RandomStream stream(seed, purpose, step);
@@ -48,7 +52,7 @@ std::uint64_t Permutation::encrypt(std::uint64_t value) const {
 
 std::uint64_t Permutation::operator()(std::uint64_t position) const {
   // The walk stays on the cycle of `position`, which returns below count_ at the latest there. The
-  // domain is less than twice as large (for small counts, at most 4), so it takes under two steps
+  // domain is less than twice as large, apart from counts below 32, so it takes under two steps
   // on average.
   std::uint64_t value = encrypt(position);
   while (value >= count_) value = encrypt(value);
