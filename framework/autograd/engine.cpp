@@ -20,6 +20,14 @@ bool may_overwrite(const Tensor& gradient) {
   return gradient.buffer().use_count() == 1 && gradient.is_contiguous();
 }
 
+UsageError already_consumed(const Node& node) {
+  return UsageError(
+      fmt::format("backward: the graph was already consumed by an earlier backward (at op '{}'); "
+                  "run the forward "
+                  "again",
+                  node.op()));
+}
+
 }  // namespace
 
 // One backward pass.
@@ -69,18 +77,6 @@ class Engine final : private InputGradients {
   const Node* running_ = nullptr;
   std::vector<Input> inputs_;  // of the running node
 };
-
-namespace {
-
-UsageError already_consumed(const Node& node) {
-  return UsageError(
-      fmt::format("backward: the graph was already consumed by an earlier backward (at op '{}'); "
-                  "run the forward "
-                  "again",
-                  node.op()));
-}
-
-}  // namespace
 
 std::size_t Engine::target_of(const Node::Edge& edge) {
   const auto [place, is_new] = index_.try_emplace(identity(edge), targets_.size());

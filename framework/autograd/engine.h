@@ -4,12 +4,12 @@
 // gradient of their output is complete; each is freed as soon as it ran. For each leaf the engine
 // counts its uses on this tape and announces the leaf exactly once, after the whole backward of the
 // op that made the last contribution has been enqueued: ready means that the count of remaining
-// uses reached zero, not that a traversal order came by.
+// uses reached zero, not that a traversal order came by. The order of the nodes is the reverse of a
+// depth-first walk over their inputs, a pure function of the graph and so the same on every rank.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <span>
 
 #include "framework/autograd/variable.h"
 
