@@ -51,6 +51,13 @@ class HostCommunicator::HostWork final : public Work::State,
   std::optional<Failure> failure_;
 };
 
+RankError late(const Collective& call, int rank, std::string_view verb) {
+  const std::string who = rank < 0 ? "some rank" : fmt::format("rank {}", rank);
+  return RankError(
+      rank, fmt::format("{} did not {} {} within {:g} s", who, verb, to_string(call.signature),
+                        std::chrono::duration<double>(call.timeout).count()));
+}
+
 Work HostCommunicator::all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag) {
   return submit(CollectiveKind::all_reduce, data, stream, tag, op);
 }
@@ -84,7 +91,7 @@ std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {
   call.signature = {.sequence = next_sequence_++, .kind = CollectiveKind::split};
   std::unique_ptr<Communicator> part;
   guarded(call, [&] {
-    call.deadline = device::Clock::now() + options_.timeout;
+    start_clock(call, device::Clock::now());
     part = do_split(call, color, key);
   });
   if (failure_) throw RankError(failure_->rank, failure_->message);
@@ -137,10 +144,15 @@ void HostCommunicator::check_arguments(const Collective& call) const {
     refuse("the memory sent and received overlap");
 }
 
+void HostCommunicator::start_clock(Collective& call, device::Clock::time_point now) const {
+  call.timeout = options_.timeout;
+  call.deadline = now + options_.timeout;
+}
+
 void HostCommunicator::run(Collective& call, HostWork& work) {
   Work::Times times;
   times.start = device::Clock::now();
-  call.deadline = times.start + options_.timeout;
+  start_clock(call, times.start);
   guarded(call, [&] { dispatch(call); });
   times.end = device::Clock::now();
   work.finish(times, failure_);

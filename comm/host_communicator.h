@@ -16,8 +16,13 @@ struct Collective {
   Signature signature;
   Range data;     // of all_to_all: what is sent
   Range receive;  // of all_to_all only
+  std::chrono::milliseconds timeout{0};
   device::Deadline deadline;
 };
+
+// "rank 1 did not arrive at all_reduce number 0 (bucket 0, 1000 float32, sum) within 3 s"; `verb`
+// is "arrive at" or "finish". For rank -1, which came as the deadline passed, of some rank.
+RankError late(const Collective& call, int rank, std::string_view verb);
 
 class HostCommunicator : public Communicator {
  public:
@@ -56,6 +61,7 @@ class HostCommunicator : public Communicator {
   Work submit(CollectiveKind kind, Range data, Stream& stream, Tag tag, ReduceOp op = ReduceOp::sum,
               int root = -1, Range receive = {});
   void check_arguments(const Collective& call) const;
+  void start_clock(Collective& call, device::Clock::time_point now) const;
   void run(Collective& call, HostWork& work);
   void dispatch(const Collective& call);
   // Calls `body`, once the communicator is whole; remembers what it throws.

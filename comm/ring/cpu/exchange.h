@@ -2,6 +2,7 @@
 // and where its data lies, all wait for each other, and each compares what the others said.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,16 +21,16 @@ class Exchange {
   // Memory of all ranks where data can lie so that peers address it. Collective.
   std::shared_ptr<SymmetricBuffer> allocate(std::size_t bytes, device::Deadline deadline);
 
-  // One round: announces `call` with data at `memory` (may be null), waits until every rank has
-  // come, and throws the same RankError on every rank when they disagree.
-  void meet(const Collective& call, const void* memory, std::size_t bytes);
+  // One round: announces `call`, waits until every rank has come, and throws the same RankError on
+  // every rank when they disagree.
+  void meet(const Collective& call);
+  // The same, and tells the peers where call.data lies. Returns whether every rank's data can be
+  // addressed from every rank; if so the ranks may use data() until they call synchronize().
+  bool meet_in_place(const Collective& call);
   // One round more of the same collective: no rank returns before all have come.
   void synchronize(const Collective& call);
 
-  // Valid after meet(), until the next. Whether every rank's memory can be addressed from every
-  // rank.
-  bool addressable() const { return addressable_; }
-  // The memory that rank r announced, as seen from here.
+  // The data of rank r, and of all, as seen from here.
   std::byte* data(int r) const { return data_[static_cast<std::size_t>(r)]; }
   std::span<std::byte* const> all_data() const { return data_; }
 
@@ -44,16 +45,29 @@ class Exchange {
     Signature signature;
     Location location;
   };
+  // Threads of one process may free their memory when a collective fails. Then no peer may still be
+  // in it: a rank that fails declares that it has withdrawn and waits until nobody is inside; a
+  // rank that goes inside looks afterwards whether somebody has withdrawn. (Both sequentially
+  // consistent: one of the two sees the other.)
+  enum class Presence : std::uint32_t { outside, inside, withdrawn };
+  // A rank's part of the control memory. Two announcements are used in turn: a rank that is one
+  // collective ahead must not overwrite what another still reads. The barrier lies behind rank 0's.
+  struct alignas(64) Control {
+    Announcement announcements[2];
+    std::atomic<Presence> presence;
+  };
 
   bool detect_shared_address_space(device::Deadline deadline);
-  Location locate(const void* memory, std::size_t bytes) const;
+  Location locate(const Range& range) const;
   std::byte* resolve(const Location& location, int rank) const;
-  // Two slots are used in turn: a rank that is one collective ahead must not overwrite what another
-  // still reads.
-  Announcement& announcement(int rank) const;
+  void arrive_and_wait(const Collective& call, std::string_view verb);
+  // The rank leaves a collective that has failed.
+  void withdraw(const RankError& error);
+  Control& control(int rank) const;
+  Announcement& announcement(int rank) const { return control(rank).announcements[meetings_ % 2]; }
 
   Group& group_;
-  std::shared_ptr<SymmetricBuffer> control_;
+  std::shared_ptr<SymmetricBuffer> control_memory_;
   Barrier barrier_;
   bool shared_address_space_;
   std::uint64_t meetings_ = 0;
@@ -61,7 +75,6 @@ class Exchange {
 
   std::vector<Signature> signatures_;
   std::vector<std::byte*> data_;
-  bool addressable_ = false;
 };
 
 }  // namespace lockstep::comm::ring

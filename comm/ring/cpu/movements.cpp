@@ -14,7 +14,7 @@ constexpr std::size_t staged_limit = 64 << 10;
 void RingCommunicator::do_broadcast(const Collective& call) {
   if (call.data.bytes() <= staged_limit) {
     staged_broadcast(call, Begun::no);
-  } else if (!meet_in_place(call)) {
+  } else if (!exchange_.meet_in_place(call)) {
     staged_broadcast(call, Begun::met);
   } else {
     if (rank() != call.signature.root)
@@ -37,7 +37,7 @@ void RingCommunicator::staged_broadcast(const Collective& call, Begun begun) {
 void RingCommunicator::do_all_gather(const Collective& call) {
   if (call.data.bytes() <= staged_limit) {
     staged_all_gather(call, Begun::no);
-  } else if (!meet_in_place(call)) {
+  } else if (!exchange_.meet_in_place(call)) {
     staged_all_gather(call, Begun::met);
   } else {
     auto* data = static_cast<std::byte*>(call.data.data);
@@ -67,7 +67,7 @@ void RingCommunicator::staged_all_gather(const Collective& call, Begun begun) {
 void RingCommunicator::do_all_to_all(const Collective& call) {
   if (call.data.bytes() <= staged_limit) {
     staged_all_to_all(call, Begun::no);
-  } else if (!meet_in_place(call)) {
+  } else if (!exchange_.meet_in_place(call)) {
     staged_all_to_all(call, Begun::met);
   } else {
     auto* receive = static_cast<std::byte*>(call.receive.data);

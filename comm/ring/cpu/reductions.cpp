@@ -39,9 +39,9 @@ void RingCommunicator::do_all_reduce(const Collective& asked) {
   if (algorithm == Algorithm::one_shot) {
     one_shot(call);
   } else if (algorithm == Algorithm::ring) {
-    exchange_.meet(call, nullptr, 0);
+    exchange_.meet(call);
     pipeline_.all_reduce(call);
-  } else if (meet_in_place(call)) {
+  } else if (exchange_.meet_in_place(call)) {
     two_shot(call);
   } else {
     staged_two_shot(call);
@@ -87,7 +87,7 @@ void RingCommunicator::staged_two_shot(const Collective& call) {
 void RingCommunicator::do_reduce(const Collective& call) {
   if (call.data.bytes() <= one_shot_limit) {
     staged_reduce(call, Begun::no);
-  } else if (!meet_in_place(call)) {
+  } else if (!exchange_.meet_in_place(call)) {
     staged_reduce(call, Begun::met);
   } else {
     const ByteRange mine = work_share(call.data.bytes(), rank(), size());
@@ -111,7 +111,7 @@ void RingCommunicator::staged_reduce(const Collective& call, Begun begun) {
 void RingCommunicator::do_reduce_scatter(const Collective& call) {
   if (call.data.bytes() <= one_shot_limit) {
     staged_reduce_scatter(call, Begun::no);
-  } else if (!meet_in_place(call)) {
+  } else if (!exchange_.meet_in_place(call)) {
     staged_reduce_scatter(call, Begun::met);
   } else {
     const ByteRange mine = slice_bytes(call.data, rank());

@@ -68,24 +68,19 @@ void RingCommunicator::abort(int rank, const std::string& cause) {
 }
 
 void RingCommunicator::do_barrier(const Collective& call) {
-  exchange_.meet(call, nullptr, 0);
+  exchange_.meet(call);
 }
 
 std::unique_ptr<Communicator> RingCommunicator::do_split(const Collective& call, int color,
                                                          int key) {
-  exchange_.meet(call, nullptr, 0);
+  exchange_.meet(call);
   std::unique_ptr<Group> part = group_->split(color, key, call.deadline);
   return part ? make_ring_communicator(std::move(part), options()) : nullptr;
 }
 
-bool RingCommunicator::meet_in_place(const Collective& call) {
-  exchange_.meet(call, call.data.data, call.data.bytes());
-  return exchange_.addressable();
-}
-
 void RingCommunicator::staged_round(const Collective& call, Begun& begun) {
   if (begun == Begun::no) {
-    exchange_.meet(call, nullptr, 0);
+    exchange_.meet(call);
     begun = Begun::met;
   } else {
     exchange_.synchronize(call);

@@ -58,8 +58,6 @@ class RingCommunicator final : public HostCommunicator {
   void staged_all_to_all(const Collective& call, Begun begun);
 
   Algorithm choose(const Collective& call) const;
-  // Meets with the data's location; true where the direct form can go ahead.
-  bool meet_in_place(const Collective& call);
   // The round of a staged form, the first of which may be the meeting.
   void staged_round(const Collective& call, Begun& begun);
   // Reduces `bytes` at `from_offset` of every `from` into those at `to_offset` of every `to`.

@@ -1,7 +1,5 @@
 #include "comm/ring/cpu/ring_pipeline.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -84,7 +82,7 @@ const std::byte* RingPipeline::await_piece(const Collective& call) {
   const std::uint32_t target = received_ + 1;
   group_.wait(
       queue.sent, [&](std::uint32_t sent) { return reached(sent, target); }, call.deadline,
-      [&] { return late(left_, call); });
+      [&] { return late(call, left_, "finish"); });
   return queue.pieces[received_ % depth];
 }
 
@@ -97,17 +95,12 @@ std::byte* RingPipeline::await_room(const Collective& call) {
   const std::uint32_t target = sent_ + 1 - depth;
   group_.wait(
       queue.received, [&](std::uint32_t received) { return reached(received, target); },
-      call.deadline, [&] { return late(right_, call); });
+      call.deadline, [&] { return late(call, right_, "finish"); });
   return queue.pieces[sent_ % depth];
 }
 
 void RingPipeline::send_piece() {
   post(queue_of(group_.rank()).sent, ++sent_);
-}
-
-RankError RingPipeline::late(int rank, const Collective& call) const {
-  return RankError(rank, fmt::format("rank {} did not keep up in {}: rank {} waited for it in vain",
-                                     rank, to_string(call.signature), group_.rank()));
 }
 
 RingPipeline::Queue& RingPipeline::queue_of(int rank) const {

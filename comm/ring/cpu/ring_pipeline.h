@@ -45,7 +45,6 @@ class RingPipeline {
   void release_piece();
   std::byte* await_room(const Collective& call);  // to the right; until send_piece()
   void send_piece();
-  RankError late(int rank, const Collective& call) const;
 
   const Group& group_;
   std::shared_ptr<SymmetricBuffer> memory_;

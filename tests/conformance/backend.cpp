@@ -1,0 +1,62 @@
+#include "tests/conformance/backend.h"
+
+#include <gtest/gtest.h>
+
+#include "comm/ring/ring.h"
+
+namespace lockstep::tests {
+
+namespace {
+
+Backend ring(RankKind kind) {
+  return {.name = "ring_" + std::string(name_of(kind)),
+          .kind = kind,
+          .algorithms = {"auto", "one_shot", "two_shot", "ring"},
+          .make = [](Rank& rank, const comm::CommunicatorOptions& options) {
+            return comm::make_ring_communicator(rank.join(), options);
+          }};
+}
+
+}  // namespace
+
+const std::vector<Backend>& backends() {
+  static const std::vector<Backend> all = {ring(RankKind::threads), ring(RankKind::processes)};
+  return all;
+}
+
+std::vector<Form> forms(int first_world, int last_world) {
+  std::vector<Form> result;
+  for (const Backend& backend : backends())
+    for (const std::string& algorithm : backend.algorithms)
+      for (int world = first_world; world <= last_world; ++world)
+        result.push_back({&backend, algorithm, world});
+  return result;
+}
+
+std::vector<Form> auto_forms(int first_world, int last_world) {
+  std::vector<Form> result;
+  for (const Backend& backend : backends())
+    for (int world = first_world; world <= last_world; ++world)
+      result.push_back({&backend, "auto", world});
+  return result;
+}
+
+std::string name_of(const Form& form) {
+  return form.backend->name + "_" + form.algorithm + "_" + std::to_string(form.world);
+}
+
+std::ostream& operator<<(std::ostream& out, const Form& form) {
+  return out << name_of(form);
+}
+
+std::vector<std::uint64_t> run_form(const Form& form, const std::function<void(Rank&)>& body) {
+  const std::vector<RankReport> reports = run_ranks(form.backend->kind, form.world, body);
+  std::vector<std::uint64_t> digests;
+  for (std::size_t r = 0; r < reports.size(); ++r) {
+    EXPECT_EQ(reports[r].error, "") << "rank " << r;
+    digests.push_back(reports[r].digest);
+  }
+  return digests;
+}
+
+}  // namespace lockstep::tests

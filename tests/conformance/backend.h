@@ -1,0 +1,44 @@
+// The backends that the conformance suite is run over. A new backend adds a factory here and
+// nothing else.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "tests/support/local_ranks.h"
+
+namespace lockstep::tests {
+
+struct Backend {
+  std::string name;  // also of test cases: "ring_threads"
+  RankKind kind = RankKind::threads;
+  std::vector<std::string> algorithms;  // of all_reduce
+  std::function<std::unique_ptr<comm::Communicator>(Rank&, const comm::CommunicatorOptions&)> make;
+};
+
+const std::vector<Backend>& backends();
+
+// One backend in one form.
+struct Form {
+  const Backend* backend = nullptr;
+  std::string algorithm;
+  int world = 1;
+};
+
+// Every backend with every algorithm and world size in [first, last].
+std::vector<Form> forms(int first_world, int last_world);
+// Every backend by "auto" with every world size in [first, last].
+std::vector<Form> auto_forms(int first_world, int last_world);
+
+std::string name_of(const Form& form);  // "ring_threads_two_shot_5"
+std::ostream& operator<<(std::ostream& out, const Form& form);
+
+// Runs `body` on every rank of the form and fails the test for what a rank throws. Returns the
+// ranks' digests.
+std::vector<std::uint64_t> run_form(const Form& form, const std::function<void(Rank&)>& body);
+
+}  // namespace lockstep::tests

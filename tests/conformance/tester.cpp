@@ -1,0 +1,144 @@
+#include "tests/conformance/tester.h"
+
+namespace lockstep::tests {
+
+using comm::ReduceOp;
+using comm::Slice;
+
+namespace {
+
+comm::Range range_of(const GuardedMemory& memory, DType dtype, std::int64_t count) {
+  return {memory.data(), count, dtype};
+}
+
+// check(element, found) for each element of `range`.
+template <class Check>
+void for_each_element(const GuardedMemory& memory, DType dtype, Slice range, Check&& check) {
+  base::visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* data = reinterpret_cast<const T*>(memory.data());
+    for (std::int64_t i = range.begin; i < range.end; ++i) check(i, data[i]);
+  });
+}
+
+template <class T>
+void check_moved(T found, std::uint64_t salt, int from, std::int64_t element) {
+  const T expected = contribution<T>(salt, from, element);
+  if (std::memcmp(&found, &expected, sizeof(T)) != 0)
+    throw std::runtime_error(fmt::format("element {} of rank {}: found {}, expected {}", element,
+                                         from, static_cast<double>(to_real(found)),
+                                         static_cast<double>(to_real(expected))));
+}
+
+}  // namespace
+
+Tester::Tester(comm::Communicator& communicator, Stream& stream, Memory memory, std::size_t largest)
+    : communicator_(communicator), stream_(stream) {
+  const std::size_t bytes = largest + 2 * GuardedMemory::guard + 64;
+  for (int which = 0; which < 2; ++which) {  // all_to_all needs two
+    auto buffer = memory == Memory::addressable ? communicator.addressable_memory(bytes) : nullptr;
+    if (buffer) {
+      blocks_.push_back(buffer->local());
+      addressable_.push_back(std::move(buffer));
+    } else {
+      foreign_.emplace_back(bytes);
+      blocks_.push_back(foreign_.back());
+    }
+  }
+}
+
+GuardedMemory Tester::filled(DType dtype, std::int64_t count, Slice own, std::size_t which) {
+  const std::size_t element = base::size_of(dtype);
+  const GuardedMemory memory(blocks_[which],
+                             static_cast<std::size_t>(communicator_.rank() % 3) * element,
+                             static_cast<std::size_t>(count) * element);
+  base::visit_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* data = reinterpret_cast<T*>(memory.data());
+    for (std::int64_t i = own.begin; i < own.end; ++i)
+      data[i] = contribution<T>(salt_, communicator_.rank(), i);
+  });
+  return memory;
+}
+
+void Tester::add_to_digest(const GuardedMemory& memory, std::size_t bytes) {
+  digest_ = base::hash64(std::span<const std::byte>(memory.data(), bytes), digest_);
+}
+
+void Tester::all_reduce(DType dtype, ReduceOp op, std::int64_t count) {
+  ++salt_;
+  const GuardedMemory memory = filled(dtype, count, {0, count});
+  const comm::Range range = range_of(memory, dtype, count);
+  communicator_.all_reduce(range, op, stream_).wait();
+  memory.check_guards();
+  for_each_element(memory, dtype, {0, count}, [&](std::int64_t i, auto found) {
+    check_reduced(found, op, salt_, communicator_.size(), i);
+  });
+  add_to_digest(memory, range.bytes());
+}
+
+void Tester::reduce(DType dtype, ReduceOp op, std::int64_t count, int root) {
+  ++salt_;
+  const GuardedMemory memory = filled(dtype, count, {0, count});
+  communicator_.reduce(range_of(memory, dtype, count), op, root, stream_).wait();
+  memory.check_guards();
+  if (communicator_.rank() != root) return;
+  for_each_element(memory, dtype, {0, count}, [&](std::int64_t i, auto found) {
+    check_reduced(found, op, salt_, communicator_.size(), i);
+  });
+}
+
+void Tester::reduce_scatter(DType dtype, ReduceOp op, std::int64_t count) {
+  ++salt_;
+  const GuardedMemory memory = filled(dtype, count, {0, count});
+  communicator_.reduce_scatter(range_of(memory, dtype, count), op, stream_).wait();
+  memory.check_guards();
+  for_each_element(memory, dtype, comm::slice_of(count, communicator_.rank(), communicator_.size()),
+                   [&](std::int64_t i, auto found) {
+                     check_reduced(found, op, salt_, communicator_.size(), i);
+                   });
+}
+
+void Tester::all_gather(DType dtype, std::int64_t count) {
+  ++salt_;
+  const GuardedMemory memory =
+      filled(dtype, count, comm::slice_of(count, communicator_.rank(), communicator_.size()));
+  const comm::Range range = range_of(memory, dtype, count);
+  communicator_.all_gather(range, stream_).wait();
+  memory.check_guards();
+  for (int r = 0; r < communicator_.size(); ++r)
+    for_each_element(memory, dtype, comm::slice_of(count, r, communicator_.size()),
+                     [&](std::int64_t i, auto found) { check_moved(found, salt_, r, i); });
+  add_to_digest(memory, range.bytes());
+}
+
+void Tester::broadcast(DType dtype, std::int64_t count, int root) {
+  ++salt_;
+  const GuardedMemory memory = filled(dtype, count, {0, count});
+  const comm::Range range = range_of(memory, dtype, count);
+  communicator_.broadcast(range, root, stream_).wait();
+  memory.check_guards();
+  for_each_element(memory, dtype, {0, count},
+                   [&](std::int64_t i, auto found) { check_moved(found, salt_, root, i); });
+  add_to_digest(memory, range.bytes());
+}
+
+void Tester::all_to_all(DType dtype, std::int64_t slice_count) {
+  ++salt_;
+  const std::int64_t count = slice_count * communicator_.size();
+  const GuardedMemory send = filled(dtype, count, {0, count}, 0);
+  const GuardedMemory receive = filled(dtype, count, {0, 0}, 1);
+  communicator_.all_to_all(range_of(send, dtype, count), range_of(receive, dtype, count), stream_)
+      .wait();
+  send.check_guards();
+  receive.check_guards();
+  const std::int64_t mine = slice_count * communicator_.rank();
+  for_each_element(send, dtype, {0, count}, [&](std::int64_t i, auto found) {
+    check_moved(found, salt_, communicator_.rank(), i);
+  });
+  for_each_element(receive, dtype, {0, count}, [&](std::int64_t i, auto found) {
+    check_moved(found, salt_, static_cast<int>(i / slice_count), mine + i % slice_count);
+  });
+}
+
+}  // namespace lockstep::tests

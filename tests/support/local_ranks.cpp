@@ -1,0 +1,165 @@
+#include "tests/support/local_ranks.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <thread>
+
+namespace lockstep::tests {
+
+namespace {
+
+using comm::Group;
+using comm::Store;
+
+class ThreadRank final : public Rank {
+ public:
+  ThreadRank(int index, int size, std::shared_ptr<Store> store, std::uint64_t& digest,
+             const std::atomic<int>& lost, std::unique_ptr<Group> group)
+      : Rank(index, size, std::move(store), digest, lost), group_(std::move(group)) {}
+  std::unique_ptr<Group> join() override { return std::move(group_); }
+
+ private:
+  std::unique_ptr<Group> group_;
+};
+
+class ProcessRank final : public Rank {
+ public:
+  using Rank::Rank;
+  std::unique_ptr<Group> join() override {
+    return comm::make_process_group(store(), "ranks", index(), size(), std::chrono::seconds(30));
+  }
+  ProcessRank(int index, int size, std::shared_ptr<Store> store, std::uint64_t& digest,
+              const std::atomic<int>& lost)
+      : Rank(index, size, std::move(store), digest, lost) {}
+};
+
+std::vector<RankReport> run_threads(int size, const RankBody& body) {
+  std::vector<RankReport> reports(static_cast<std::size_t>(size));
+  const std::atomic<int> lost = -1;
+  const auto store = comm::make_memory_store();
+  auto groups = comm::make_thread_groups(size);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r) {
+    threads.emplace_back([&, r] {
+      RankReport& report = reports[static_cast<std::size_t>(r)];
+      try {
+        ThreadRank rank(r, size, store, report.digest, lost,
+                        std::move(groups[static_cast<std::size_t>(r)]));
+        body(rank);
+      } catch (const std::exception& error) {
+        report.error = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return reports;
+}
+
+// Memory that forked ranks share with their parent.
+class Board {
+ public:
+  struct Line {
+    std::uint64_t digest;
+    char error[4088];
+  };
+
+  explicit Board(int size)
+      : bytes_(sizeof(std::atomic<int>) + 64 + sizeof(Line) * static_cast<std::size_t>(size)) {
+    memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory_ == MAP_FAILED) throw std::bad_alloc();
+    lost().store(-1);
+  }
+  ~Board() { munmap(memory_, bytes_); }
+  Board(const Board&) = delete;
+  Board& operator=(const Board&) = delete;
+
+  std::atomic<int>& lost() const { return *static_cast<std::atomic<int>*>(memory_); }
+  Line& line(int rank) const {
+    return reinterpret_cast<Line*>(static_cast<std::byte*>(memory_) + 64)[rank];
+  }
+
+ private:
+  std::size_t bytes_;
+  void* memory_;
+};
+
+// In the child; returns its exit code.
+int run_child(int index, int size, int socket, Board& board, const RankBody& body) {
+  Board::Line& line = board.line(index);
+  try {
+    ProcessRank rank(index, size, comm::connect_store(socket), line.digest, board.lost());
+    body(rank);
+    return 0;
+  } catch (const std::exception& error) {
+    std::strncpy(line.error, error.what(), sizeof line.error - 1);
+    return 1;
+  }
+}
+
+// Waits for all children, in whatever order they end, and publishes the first that dies.
+std::vector<RankReport> collect(const std::vector<pid_t>& children, Board& board) {
+  std::vector<RankReport> reports(children.size());
+  std::vector<bool> ended(children.size());
+  for (std::size_t alive = children.size(); alive > 0;) {
+    for (std::size_t r = 0; r < children.size(); ++r) {
+      int status = 0;
+      if (ended[r] || waitpid(children[r], &status, WNOHANG) == 0) continue;
+      ended[r] = true;
+      --alive;
+      const int rank = static_cast<int>(r);
+      reports[r] = {board.line(rank).error, board.line(rank).digest};
+      if (!WIFSIGNALED(status)) continue;
+      reports[r].error = fmt::format("killed by signal {}", WTERMSIG(status));
+      int nobody = -1;
+      board.lost().compare_exchange_strong(nobody, rank);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return reports;
+}
+
+std::vector<RankReport> run_processes(int size, const RankBody& body) {
+  Board board(size);
+  std::vector<pid_t> children;
+  std::vector<int> sockets;  // of the store's server
+  std::fflush(nullptr);      // or each child would write what is buffered
+  for (int r = 0; r < size; ++r) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
+      throw StartupError("socketpair failed");
+    const pid_t child = fork();
+    if (child < 0) throw StartupError("fork failed");
+    if (child == 0) {
+      close(pair[0]);
+      for (const int other : sockets) close(other);
+      const int code = run_child(r, size, pair[1], board, body);
+      std::fflush(nullptr);
+      _exit(code);
+    }
+    close(pair[1]);
+    sockets.push_back(pair[0]);
+    children.push_back(child);
+  }
+  comm::StoreServer server;  // starts a thread, so not before the last fork
+  for (const int socket : sockets) server.serve(socket);
+  return collect(children, board);
+}
+
+}  // namespace
+
+std::string_view name_of(RankKind kind) {
+  return kind == RankKind::threads ? "threads" : "processes";
+}
+
+std::vector<RankReport> run_ranks(RankKind kind, int size, const RankBody& body) {
+  return kind == RankKind::threads ? run_threads(size, body) : run_processes(size, body);
+}
+
+}  // namespace lockstep::tests
