@@ -186,6 +186,7 @@ void Trainer::train_epoch() {
   }
   if (stopping_) return;
   if (metrics_) metrics_->epoch(epoch_ + 1);
+  if (step_in_epoch_ < steps) return;  // train.steps ended the run here
   ++epoch_;
   step_in_epoch_ = 0;
   if (config_.train.evaluate_every > 0 && epoch_ % config_.train.evaluate_every == 0)
