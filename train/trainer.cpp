@@ -295,7 +295,8 @@ void Trainer::evaluate_now() {
       evaluate(replica_->model(), test_data_, exchange_, replica_->communication_stream());
   evaluated_at_ = steps_done_;
   if (metrics_)
-    metrics_->evaluation(epoch_, steps_done_, total, seconds_between(start, device::Clock::now()));
+    metrics_->evaluation(epoch_ + (step_in_epoch_ > 0 ? 1 : 0), steps_done_, total,
+                         seconds_between(start, device::Clock::now()));
 }
 
 bool Trainer::checkpoints_enabled() const {
