@@ -1,0 +1,148 @@
+// Ranks that die, fail or hang: what a user sees.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "tests/end_to_end/sandbox.h"
+
+namespace lockstep::tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const Arguments endless{"train.epochs=100000", "checkpoint.every_steps=50",
+                        "checkpoint.every_epochs=null", "train.evaluate_every=0"};
+
+int count(const std::string& text, const std::string& part) {
+  int times = 0;
+  for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++times;
+  return times;
+}
+
+// HANG-1, with the part of LOG-1 that belongs to it. The time limit of a collective plays no part.
+TEST(KilledWorker, EndsTheRunAndIsNamed) {
+  const Sandbox sandbox;
+  Arguments settings = endless;
+  settings.push_back("comm.timeout=600");
+  Program program(sandbox.train(8, settings), sandbox.options());
+  program.wait_for_output("saved", 2);
+  kill(program.worker(3), SIGKILL);
+  const auto killed_at = std::chrono::steady_clock::now();
+  const auto end = program.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed_at, std::chrono::seconds(10));
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_THAT(end.last_line, AllOf(HasSubstr("rank 3"), HasSubstr("signal 9"), HasSubstr("step"),
+                                   HasSubstr("rank-3.log")));
+  EXPECT_TRUE(program.is_gone(std::chrono::seconds(1)));
+
+  Arguments rest{"train.epochs=100000", "train.steps=2000", "train.evaluate_every=0",
+                 "checkpoint.every_epochs=null", "checkpoint.every_steps=1000"};
+  const auto resumed = sandbox.run(sandbox.train(8, rest, {"--resume"}));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, HasSubstr("resumed from"));
+}
+
+struct Failure {
+  const char* place;
+  int exit_code;
+};
+
+// HANG-2
+class FailingRank : public ::testing::TestWithParam<Failure> {};
+INSTANTIATE_TEST_SUITE_P(Places, FailingRank,
+                         ::testing::Values(Failure{"read", 3}, Failure{"forward", 6},
+                                           Failure{"before_allreduce", 6}),
+                         [](const auto& test) { return std::string(test.param.place); });
+
+TEST_P(FailingRank, IsTheOnlyCause) {
+  for (const char* launcher : {"processes", "threads"}) {
+    const Sandbox sandbox;
+    const std::string fault = std::string("rank=2,step=7,at=") + GetParam().place + ",do=raise";
+    const auto end =
+        sandbox.run(sandbox.train(4, {}, {"--launcher", launcher}), {{"TRAIN_FAULT", fault}});
+    EXPECT_EQ(end.exit_code, GetParam().exit_code) << end.output;
+    EXPECT_LT(end.seconds, 10);
+    EXPECT_THAT(end.last_line, AllOf(HasSubstr("rank 2"), HasSubstr("step 7")));
+    EXPECT_EQ(count(end.output, "error: "), 1) << end.output;
+    EXPECT_EQ(metrics(run_folder(sandbox, end), "epoch").size(), 0u);
+    // The others say why they stopped.
+    EXPECT_THAT(rank_log(run_folder(sandbox, end), 1), HasSubstr("rank 2"));
+  }
+}
+
+// HANG-4
+TEST(MissingRank, IsNamedAfterTheStartTimeout) {
+  for (int rank : {6, 0}) {
+    const Sandbox sandbox;
+    const auto end =
+        sandbox.run(sandbox.train(8, {"comm.start_timeout=3"}),
+                    {{"TRAIN_FAULT", "rank=" + std::to_string(rank) + ",at=start,do=stall:60"}});
+    EXPECT_EQ(end.exit_code, 5) << end.output;
+    EXPECT_GE(end.seconds, 3);
+    EXPECT_LT(end.seconds, 6.5);
+    EXPECT_THAT(end.output, HasSubstr("rank " + std::to_string(rank)));
+  }
+}
+
+TEST(StuckRank, IsNamedAfterTheTimeoutOfTheFirstCollective) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run(sandbox.train(4, {"comm.timeout=3"}),
+                               {{"TRAIN_FAULT", "rank=1,step=0,at=before_allreduce,do=stall:60"}});
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_GE(end.seconds, 3);
+  EXPECT_LT(end.seconds, 6.5);
+  EXPECT_THAT(end.last_line, HasSubstr("rank 1 did not arrive"));
+}
+
+TEST(StuckRank, IsNamedInTraining) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run(sandbox.train(4, {"comm.timeout=2"}),
+                               {{"TRAIN_FAULT", "rank=2,step=9,at=forward,do=stall:60"}});
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_LT(end.seconds, 6);
+  EXPECT_THAT(end.last_line, AllOf(HasSubstr("rank 2 did not arrive"), HasSubstr("bucket")));
+}
+
+TEST(ExitingRank, IsLost) {
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run(sandbox.train(4), {{"TRAIN_FAULT", "rank=1,step=4,at=forward,do=exit:0"}});
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_THAT(end.last_line, AllOf(HasSubstr("rank 1"), HasSubstr("step 4")));
+}
+
+// GRAD-4
+TEST(DamagedReplica, StopsTheRunAndIsNotSaved) {
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run(sandbox.train(4, {"consistency.every=1", "checkpoint.every_steps=1"}),
+                  {{"TRAIN_FAULT", "rank=2,step=5,at=after_step,do=flip"}});
+  EXPECT_EQ(end.exit_code, 7) << end.output;
+  EXPECT_THAT(end.last_line,
+              AllOf(HasSubstr("rank 2 differs"), HasSubstr("step 5"), HasSubstr("parameter '")));
+  EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000004.h5"));
+}
+
+TEST(NonFiniteGradient, StopsTheRunWithRankAndStep) {
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run(sandbox.train(4), {{"TRAIN_FAULT", "rank=3,step=4,at=gradient,do=nan"}});
+  EXPECT_EQ(end.exit_code, 7) << end.output;
+  EXPECT_THAT(end.last_line, AllOf(HasSubstr("not finite"), HasSubstr("step 4"),
+                                   HasSubstr("rank 3"), Not(HasSubstr("0, 1"))));
+}
+
+TEST(NonFiniteGradient, IsSkippedOnAllRanks) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run(sandbox.train(4, {"train.on_nonfinite=skip", "consistency.every=1"}),
+                               {{"TRAIN_FAULT", "rank=3,step=4,at=gradient,do=inf"}});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, AllOf(HasSubstr("step 4"), HasSubstr("skipped")));
+  for (const auto& step : metrics(run_folder(sandbox, end), "step"))
+    EXPECT_TRUE(step["loss"].is_number());
+}
+
+}  // namespace
+}  // namespace lockstep::tests
