@@ -350,6 +350,11 @@ Log make_log(const Config& config, const RunOptions& options, int rank) {
              /*console=*/rank == 0);
 }
 
+// The launcher tells the user; a rank notes in its own log why it stopped.
+Log record_of(const RunOptions& options, int rank) {
+  return Log(base::LogLevel::info, "", rank_log(options.run_folder, rank), /*console=*/false);
+}
+
 }  // namespace
 
 void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
@@ -370,14 +375,14 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
   std::optional<Trainer>
       trainer;  // outlives the handler: what it unwinds waits for collectives in flight
   try {
-    faults.hit(worker.rank(), 0, FaultPlace::before_allreduce);
     trainer.emplace(config, options, worker, faults, *context, *communicator, storage, log);
     trainer->run();
   } catch (const std::exception& error) {
     worker.report_failure(error);
     const auto* lost = dynamic_cast<const RankError*>(&error);
     end_waits(lost ? lost->rank() : worker.rank(), error.what());
-    log.error("{}", error.what());
+    record_of(options, worker.rank()).error("{}", error.what());
+
     throw;
   }
 }

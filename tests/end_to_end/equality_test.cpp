@@ -67,7 +67,7 @@ TEST(Threads, OfAWorkerChangeNoBit) {
 
 TEST(Algorithms, KeepReplicasEqual) {
   const Sandbox sandbox;
-  for (const char* algorithm : {"one_shot", "two_shot", "ring"}) {
+  for (const char* algorithm : {"two_shot", "ring"}) {
     const auto end = sandbox.run(
         sandbox.train(3, {std::string("comm.algorithm=") + algorithm, "consistency.every=1"}));
     EXPECT_EQ(end.exit_code, 0) << algorithm << ": " << end.output;
@@ -190,7 +190,7 @@ TEST(FewSamples, NothingToDoIsAnError) {
   const Sandbox empty({.training_samples = 0});
   const auto none = empty.run(empty.train(8));
   EXPECT_EQ(none.exit_code, 3) << none.output;
-  EXPECT_THAT(none.output, HasSubstr("no samples"));
+  EXPECT_THAT(none.output, HasSubstr("0 samples"));
   const Sandbox sandbox;
   const auto dropped =
       sandbox.run(sandbox.train(8, {"data.drop_last=true", "train.batch_size=2000"}));

@@ -77,6 +77,7 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
       options_(options) {
   for (const auto& segment : arena_.segments())
     reached_.emplace_back(segment.entries.size(), false);
+  if (options_.before_all_reduce) options_.before_all_reduce(0);
   require_equal_plans(communicator_, averager_.plan().hash(), context_.compute_stream());
   take_parameters_of_rank_0();
 }
