@@ -24,20 +24,18 @@ const std::vector<Backend>& backends() {
   return all;
 }
 
-std::vector<Form> forms(int first_world, int last_world) {
+std::vector<Form> forms_of_worlds(const std::vector<int>& worlds) {
   std::vector<Form> result;
   for (const Backend& backend : backends())
     for (const std::string& algorithm : backend.algorithms)
-      for (int world = first_world; world <= last_world; ++world)
-        result.push_back({&backend, algorithm, world});
+      for (const int world : worlds) result.push_back({&backend, algorithm, world});
   return result;
 }
 
-std::vector<Form> auto_forms(int first_world, int last_world) {
+std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds) {
   std::vector<Form> result;
   for (const Backend& backend : backends())
-    for (int world = first_world; world <= last_world; ++world)
-      result.push_back({&backend, "auto", world});
+    for (const int world : worlds) result.push_back({&backend, "auto", world});
   return result;
 }
 

@@ -29,10 +29,11 @@ struct Form {
   int world = 1;
 };
 
-// Every backend with every algorithm and world size in [first, last].
-std::vector<Form> forms(int first_world, int last_world);
-// Every backend by "auto" with every world size in [first, last].
-std::vector<Form> auto_forms(int first_world, int last_world);
+// Every backend with every algorithm and every one of `worlds`.
+std::vector<Form> forms_of_worlds(const std::vector<int>& worlds);
+// The same, by "auto" alone.
+std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds);
+inline const std::vector<int> all_worlds = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 std::string name_of(const Form& form);  // "ring_threads_two_shot_5"
 std::ostream& operator<<(std::ostream& out, const Form& form);

@@ -103,9 +103,10 @@ TEST_P(OtherCollectives, MovedDataIsEqual) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, AllReduce, testing::ValuesIn(forms(1, 9)),
+INSTANTIATE_TEST_SUITE_P(Conformance, AllReduce, testing::ValuesIn(forms_of_worlds(all_worlds)),
                          [](const auto& form) { return name_of(form.param); });
-INSTANTIATE_TEST_SUITE_P(Conformance, OtherCollectives, testing::ValuesIn(auto_forms(1, 9)),
+INSTANTIATE_TEST_SUITE_P(Conformance, OtherCollectives,
+                         testing::ValuesIn(auto_forms_of_worlds(all_worlds)),
                          [](const auto& form) { return name_of(form.param); });
 
 }  // namespace
