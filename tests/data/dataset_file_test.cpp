@@ -123,22 +123,10 @@ TEST_F(DatasetFileTest, WriterRefusesWhatDoesNotFit) {
   EXPECT_THROW(DatasetWriter("/proc/none/x.h5", tagged_info()), DataError);
 }
 
-// Overwrites bytes of a file that hold `found`.
-void damage(const std::string& path, const std::vector<std::byte>& found) {
-  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
-  std::string bytes(std::istreambuf_iterator<char>(file), {});
-  const std::string pattern(reinterpret_cast<const char*>(found.data()), found.size());
-  const std::size_t at = bytes.find(pattern);
-  ASSERT_NE(at, std::string::npos);
-  file.clear();
-  file.seekp(static_cast<std::streamoff>(at));
-  file.put(static_cast<char>(~pattern[0]));
-}
-
 TEST_F(DatasetFileTest, NoticesAChangedByte) {
   const std::string name = write_tagged("tagged.h5", 100, 20, 10);
   EXPECT_THAT(find_damage(DatasetFile(name)), ElementsAre());
-  damage(name, tagged_row(57));
+  damage_row(name, 57);
   const DatasetFile file(name);
   std::vector<std::byte> features(10 * tagged_bytes);
   std::vector<std::int64_t> labels(10);

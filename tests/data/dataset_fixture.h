@@ -67,6 +67,19 @@ class DatasetTest : public testing::Test {
     return path(name);
   }
 
+  // Changes one byte of the tag of row `index` of a file.
+  static void damage_row(const std::string& file, std::int64_t index) {
+    std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
+    const std::string bytes(std::istreambuf_iterator<char>(stream), {});
+    const auto tag = tagged_row(index);
+    const std::size_t at =
+        bytes.find(std::string(reinterpret_cast<const char*>(tag.data()), tag.size()));
+    ASSERT_NE(at, std::string::npos);
+    stream.clear();
+    stream.seekp(static_cast<std::streamoff>(at + tag.size() - 1));
+    stream.put(static_cast<char>(~bytes[at + tag.size() - 1]));
+  }
+
   // A file of `train` (and `test`) rows that begin as tagged_row() says, of `row_bytes` bytes.
   std::string write_tagged(const std::string& name, std::int64_t train, std::int64_t test = 0,
                            std::int64_t chunk_rows = 0, std::size_t row_bytes = tagged_bytes) const;

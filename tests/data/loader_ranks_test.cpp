@@ -98,16 +98,7 @@ TEST_F(LoaderRanksTest, FewerSamplesThanWorkers) {  // DATA-1
 TEST_F(LoaderRanksTest, ReadsEachBlockOncePerHost) {
   // A worker reads its own blocks only, so damage in one block is noticed by exactly one worker.
   const std::string file = write_tagged("tagged.h5", wide_samples, 0, 8, wide_bytes);
-  std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
-  std::string bytes(std::istreambuf_iterator<char>(stream), {});
-  const auto row = tagged_row(77);
-  const std::size_t at =
-      bytes.find(std::string(reinterpret_cast<const char*>(row.data()), row.size()));
-  ASSERT_NE(at, std::string::npos);
-  stream.clear();
-  stream.seekp(static_cast<std::streamoff>(at));
-  stream.put(static_cast<char>(~bytes[at]));
-  stream.close();
+  damage_row(file, 77);
 
   ThreadHost host(5);
   std::atomic<int> noticed = 0;

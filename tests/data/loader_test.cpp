@@ -244,16 +244,7 @@ TEST_P(LoaderTest, CountsStepsForTheHook) {
 
 TEST_P(LoaderTest, NoticesDamageInARow) {
   const std::string file = write();
-  std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
-  std::string bytes(std::istreambuf_iterator<char>(stream), {});
-  const auto row = tagged_row(17);
-  const std::size_t at =
-      bytes.find(std::string(reinterpret_cast<const char*>(row.data()), row.size()));
-  ASSERT_NE(at, std::string::npos);
-  stream.clear();
-  stream.seekp(static_cast<std::streamoff>(at + 9));
-  stream.put(static_cast<char>(~bytes[at + 9]));
-  stream.close();
+  damage_row(file, 17);
   const auto read_all = [&](const LoaderOptions& given) {
     Loader loader(*context_, file, "train", given, storage_);
     for (std::int64_t i = 0; i < loader.steps_per_epoch(); ++i) loader.next();
