@@ -350,6 +350,15 @@ Log make_log(const Config& config, const RunOptions& options, int rank) {
              /*console=*/rank == 0);
 }
 
+void log_arrival(const Config& config, const RunOptions& options,
+                 const comm::Communicator& communicator, int threads, const Log& log) {
+  log.info("all {} ranks are there after {}, {} thread{} each on {} cores", communicator.size(),
+           base::format_duration(seconds_between(options.started, device::Clock::now())), threads,
+           threads == 1 ? "" : "s", std::thread::hardware_concurrency());
+  log.info("backend {}, algorithm {}; kernels {}", communicator.backend(), config.comm.algorithm,
+           kernels::cpu_kernels_description());
+}
+
 // The launcher tells the user; a rank notes in its own log why it stopped.
 Log record_of(const RunOptions& options, int rank) {
   return Log(base::LogLevel::info, "", rank_log(options.run_folder, rank), /*console=*/false);
@@ -361,11 +370,13 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
   const FaultHook faults = FaultHook::from_environment();
   const Log log = make_log(config, options, worker.rank());
   faults.hit(worker.rank(), 0, FaultPlace::start);
-  const auto context = device::make_cpu_context(threads_for(config, worker.world_size()));
+  const int threads = threads_for(config, worker.world_size());
+  const auto context = device::make_cpu_context(threads);
   const auto start_timeout = milliseconds(config.comm.start_timeout);
   HostStorage storage(worker.join("data", start_timeout), milliseconds(config.comm.timeout));
   const auto communicator = comm::make_ring_communicator(worker.join("train", start_timeout),
                                                          communicator_options(config));
+  log_arrival(config, options, *communicator, threads, log);
   const auto end_waits = [&](int rank, const std::string& cause) {
     communicator->abort(rank, cause);
     storage.group().abort(rank, cause);

@@ -1,6 +1,7 @@
 // The training run as one rank lives it.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,8 @@ namespace lockstep::train {
 struct RunOptions {
   std::string run_folder;             // exists; rank 0 writes metrics and checkpoints there
   std::optional<std::string> resume;  // a checkpoint file
+  // When the user started the program, on the clock that all processes of the host share.
+  std::chrono::steady_clock::time_point started;
 };
 
 // Trains as `config` says (its seed is set) and returns when all requested work is done, or at the

@@ -19,6 +19,7 @@ namespace {
 // What the launcher tells the ranks through the store.
 constexpr const char* config_key = "run/config";
 constexpr const char* folder_key = "run/folder";
+constexpr const char* started_key = "run/started";    // nanoseconds on the steady clock
 constexpr const char* resume_key = "run/resume";      // empty: from the beginning
 constexpr std::chrono::seconds settings_timeout{10};  // they are there before the ranks are
 
@@ -35,6 +36,7 @@ void log_start(const Log& log, const Config& config, const TrainRequest& request
 }  // namespace
 
 int train(const TrainRequest& request) {
+  const auto started = std::chrono::steady_clock::now();
   const std::string file = locate_config(request.config);
   Config config = load_config(file, request.overrides);
   static_cast<void>(FaultHook::from_environment());  // understood before anything starts
@@ -55,7 +57,10 @@ int train(const TrainRequest& request) {
   options.workers = request.workers;
   options.kind = request.kind;
   options.settings = {
-      {config_key, to_yaml(config)}, {folder_key, folder}, {resume_key, checkpoint}};
+      {config_key, to_yaml(config)},
+      {folder_key, folder},
+      {started_key, std::to_string(started.time_since_epoch() / std::chrono::nanoseconds(1))},
+      {resume_key, checkpoint}};
   options.log_folder = folder;
   options.listen = endpoint;
   return launch(options, train_rank, log);
@@ -64,7 +69,10 @@ int train(const TrainRequest& request) {
 void train_rank(Worker& worker) {
   const auto setting = [&](const char* key) { return worker.store().get(key, settings_timeout); };
   const Config config = parse_config(setting(config_key), "effective configuration");
-  RunOptions options{.run_folder = setting(folder_key), .resume = std::nullopt};
+  const std::chrono::nanoseconds started(std::stoll(setting(started_key)));
+  RunOptions options{.run_folder = setting(folder_key),
+                     .resume = std::nullopt,
+                     .started = std::chrono::steady_clock::time_point(started)};
   if (std::string checkpoint = setting(resume_key); !checkpoint.empty()) {
     options.resume = std::move(checkpoint);
   }
