@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -40,7 +41,7 @@ class PrivateStorage final : public SharedStorage {
   struct alignas(64) Line {
     std::byte bytes[64];
   };
-  std::vector<std::vector<Line>> blocks_;
+  std::vector<std::unique_ptr<Line[]>> blocks_;
 };
 
 }  // namespace lockstep::data

@@ -10,6 +10,7 @@
 
 #include "framework/base/error.h"
 #include "framework/device/cpu/cpu_context.h"
+#include "tests/data/allocation_count.h"
 #include "tests/data/dataset_fixture.h"
 
 namespace lockstep::data {
@@ -261,7 +262,7 @@ TEST_P(LoaderTest, NoticesDamageInARow) {
   EXPECT_NO_THROW(read_all(trusting));
 }
 
-class LoaderErrorTest : public DatasetTest {
+class OneLoaderTest : public DatasetTest {
  protected:
   template <class ErrorType>
   void expect_refused(const std::string& file, const std::string& split,
@@ -277,7 +278,7 @@ class LoaderErrorTest : public DatasetTest {
   PrivateStorage storage_;
 };
 
-TEST_F(LoaderErrorTest, NoSamplesOrNoSteps) {  // DATA-1
+TEST_F(OneLoaderTest, NoSamplesOrNoSteps) {  // DATA-1
   const std::string file = write_tagged("tagged.h5", 3, 0);
   LoaderOptions options;
   options.batch_size = 8;
@@ -288,20 +289,20 @@ TEST_F(LoaderErrorTest, NoSamplesOrNoSteps) {  // DATA-1
                             "batch size of 8");
 }
 
-TEST_F(LoaderErrorTest, NoSuchSplitOrFile) {
+TEST_F(OneLoaderTest, NoSuchSplitOrFile) {
   const std::string file = write_tagged("tagged.h5", 3);
   expect_refused<DataError>(file, "validation", {}, "found splits 'train', 'test', expected");
   expect_refused<DataError>(path("none.h5"), "train", {}, "no such file");
 }
 
-TEST_F(LoaderErrorTest, TooLittleMemory) {
+TEST_F(OneLoaderTest, TooLittleMemory) {
   LoaderOptions options;
   options.memory_limit = 1000;
   expect_refused<ConfigError>(write_tagged("tagged.h5", 200, 0, 10), "train", options,
                               "memory limit of 1000 bytes, expected at least");
 }
 
-TEST_F(LoaderErrorTest, OptionsOutOfRange) {
+TEST_F(OneLoaderTest, OptionsOutOfRange) {
   const std::string file = write_tagged("tagged.h5", 3);
   LoaderOptions options;
   options.rank = 2;
@@ -318,7 +319,21 @@ TEST_F(LoaderErrorTest, OptionsOutOfRange) {
   expect_refused<UsageError>(file, "train", options, "int32");
 }
 
-TEST_F(LoaderErrorTest, PrefetchHidesReadingAndWaitingIsCounted) {  // PERF-3
+TEST_F(OneLoaderTest, AllocatesNothingInTheSteadyState) {
+  const std::string file = write_tagged("tagged.h5", samples);
+  for (const int prefetch : {0, 2}) {
+    LoaderOptions options;
+    options.batch_size = 64;
+    options.prefetch = prefetch;
+    Loader loader(*context_, file, "train", options, storage_);
+    for (std::int64_t step = 0; step < loader.steps_per_epoch(); ++step) loader.next();
+    const std::int64_t before = allocation_count();
+    for (std::int64_t step = 0; step < 2 * loader.steps_per_epoch(); ++step) loader.next();
+    EXPECT_EQ(allocation_count(), before);
+  }
+}
+
+TEST_F(OneLoaderTest, PrefetchHidesReadingAndWaitingIsCounted) {  // PERF-3
   constexpr auto reading = std::chrono::milliseconds(10);
   const std::string file = write_tagged("tagged.h5", 100);
   const auto waited = [&](int prefetch) {
@@ -337,6 +352,30 @@ TEST_F(LoaderErrorTest, PrefetchHidesReadingAndWaitingIsCounted) {  // PERF-3
   };
   EXPECT_GE(waited(0), 8 * 0.010);
   EXPECT_LT(waited(2), 4 * 0.010);
+}
+
+TEST_F(OneLoaderTest, ShuffledEpochCostsAtMostThreeSequentialOnes) {  // PERF-3
+  constexpr std::size_t row_bytes = 3136;
+  const std::string file = write_tagged("tagged.h5", 10000, 0, 1000, row_bytes);
+  const auto seconds = [&](bool shuffle) {
+    LoaderOptions options;
+    options.batch_size = 256;
+    options.memory_limit = 4 * 1000 * (row_bytes + sizeof(std::int64_t));
+    options.shuffle = shuffle;
+    Loader loader(*context_, file, "train", options, storage_);
+    EXPECT_FALSE(loader.in_memory());
+    const auto start = std::chrono::steady_clock::now();
+    for (std::int64_t step = 0; step < loader.steps_per_epoch(); ++step) loader.next();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  // The best of several runs: another program may slow down any one of them.
+  double sequential = seconds(false);
+  double shuffled = seconds(true);
+  for (int round = 0; round < 10 && shuffled > 3 * sequential; ++round) {
+    sequential = std::min(sequential, seconds(false));
+    shuffled = std::min(shuffled, seconds(true));
+  }
+  EXPECT_LE(shuffled, 3 * sequential);
 }
 
 }  // namespace
