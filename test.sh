@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Installs packages, builds, runs all tests.
+#
+#   ./test.sh          one Release build with every test but the slow ones; ThreadSanitizer for collectives,
+#                      buckets and replicas; AddressSanitizer and UBSan for the readers
+#   ./test.sh --all    slow tests too, and clang-tidy over every file
+set -euo pipefail
+cd "$(dirname "$0")"
+source cmake/setup.sh
+
+all=no
+case ${1:-} in
+  --all) all=yes ;;
+  "") ;;
+  *) die "usage: ./test.sh [--all]" ;;
+esac
+
+passed=0 failed=0
+# run_tests PRESET CTEST-ARGUMENT...: adds to the counts; goes on after a failure.
+run_tests() {
+  local preset=$1 log; shift
+  log=$(mktemp)
+  ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" "$@" | tee "$log" | grep -vE ' Passed +[0-9.]+ sec$|^ +Start ' || true
+  local total bad
+  bad=$(sed -n 's/.*, \([0-9]*\) tests failed out of \([0-9]*\)$/\1/p' "$log")
+  total=$(sed -n 's/.*, \([0-9]*\) tests failed out of \([0-9]*\)$/\2/p' "$log")
+  rm -f "$log"
+  [ -n "$total" ] || { bad=1 total=1; }
+  failed=$((failed + bad)) passed=$((passed + total - bad))
+}
+
+sources() { git ls-files '*.h' '*.cpp' '*.cu' '*.cuh'; }
+
+check_format() {
+  command -v clang-format >/dev/null || { say "clang-format is not here: formatting not checked"; return; }
+  say "== formatting"
+  if sources | xargs clang-format --dry-run -Werror; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+
+# Every file takes long; in everyday runs those of the last commits will do.
+check_tidy() {
+  command -v clang-tidy >/dev/null || { say "clang-tidy is not here: not run"; return; }
+  local files
+  if [ $all = yes ]; then files=$(sources | grep '\.cpp$')
+  else files=$(git diff --name-only --diff-filter=d "$(git rev-list --max-count=6 HEAD | tail -n 1)" -- '*.cpp' | head -n 8)
+  fi
+  files=$(for file in $files; do grep -qF "$PWD/$file" build/release/compile_commands.json && echo "$file"; done)
+  [ -n "$files" ] || return 0
+  say "== clang-tidy"
+  if xargs -P "$(nproc)" -n 1 clang-tidy -p build/release --quiet <<<"$files" 2>/dev/null
+  then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+
+install_packages +
+check_format
+
+say "== release"
+build release
+slow=(-LE slow)
+[ $all = yes ] && slow=()
+run_tests release "${slow[@]}"
+check_tidy
+
+say "== ThreadSanitizer"
+build tsan comm_test conformance_test device_test train_test autograd_test
+run_tests tsan -LE slow -R '^(comm|conformance|device|autograd)\.|^train\..*(Replica|Threads)'
+
+say "== AddressSanitizer and UBSan"
+build asan data_test train_test base_test tensor_test
+run_tests asan -LE slow -R '^(data|base|tensor)\.|^train\.(Checkpoint|Config)'
+
+say ""
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
