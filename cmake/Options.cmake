@@ -18,14 +18,16 @@ endif()
 add_library(lockstep_options INTERFACE)
 target_include_directories(lockstep_options INTERFACE ${PROJECT_SOURCE_DIR})
 # The bits of a result must not depend on where the compiler found a multiply next to an add.
+set(in_cxx $<COMPILE_LANGUAGE:CXX>)  # nvcc has flags of its own, in Cuda.cmake
 target_compile_options(lockstep_options INTERFACE
-  -Wall -Wextra -Wconversion -Wshadow -Wnon-virtual-dtor -Werror -ffp-contract=off)
+  "$<${in_cxx}:-Wall;-Wextra;-Wconversion;-Wshadow;-Wnon-virtual-dtor;-Werror;-ffp-contract=off>")
 # GCC 12 sees overlaps in std::string's operator+ (its bug 105651) and overflows in fmt::join that are none.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  target_compile_options(lockstep_options INTERFACE -Wno-restrict -Wno-stringop-overflow)
+  target_compile_options(lockstep_options INTERFACE
+    "$<${in_cxx}:-Wno-restrict;-Wno-stringop-overflow>")
 endif()
 if(LOCKSTEP_NATIVE)
-  target_compile_options(lockstep_options INTERFACE -march=native)
+  target_compile_options(lockstep_options INTERFACE $<${in_cxx}:-march=native>)
 endif()
 # GCC warns of uninitialised variables that are none once a sanitizer's checks stand between their uses.
 if(LOCKSTEP_SANITIZE)

@@ -5,6 +5,7 @@
 // Used by the rank's own thread. Must outlive every tensor made from it.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -26,11 +27,22 @@ class Context {
 
   virtual Device device() const = 0;
   virtual CachingAllocator& allocator() = 0;
+  // Memory of the host that the device copies to and from by itself: page-locked for a GPU.
+  virtual Allocator& host_memory() = 0;
   virtual Stream& compute_stream() = 0;
   // A further stream that runs beside the compute stream; `name` shows in debuggers and timelines.
   virtual std::unique_ptr<Stream> make_stream(const std::string& name) = 0;
   // The host threads that share this rank's work; a result never depends on their number.
   virtual ThreadPool& threads() = 0;
+
+  // Enqueues a copy of `bytes` bytes on `stream`, a stream of this context. Both sides are memory
+  // of the device, of a peer, or from host_memory(), and stay valid and untouched until it is done.
+  virtual void copy(void* to, const void* from, std::size_t bytes, Stream& stream) = 0;
+  // Any host memory to the device, on the compute stream; `from` may be reused afterwards.
+  void upload(void* to, const void* from, std::size_t bytes);
+  // The device's memory to any host memory, when the work on the compute stream so far is done; it
+  // is there when this returns.
+  void download(void* to, const void* from, std::size_t bytes);
 
   base::RandomState& random() { return random_; }
 

@@ -1,5 +1,7 @@
 #include "framework/device/cpu/cpu_context.h"
 
+#include <cstring>
+
 #include "framework/device/thread_pool.h"
 
 namespace lockstep::device {
@@ -12,11 +14,17 @@ class CpuContext final : public Context {
 
   Device device() const override { return {}; }
   CachingAllocator& allocator() override { return allocator_; }
+  Allocator& host_memory() override { return allocator_; }
   Stream& compute_stream() override { return *compute_stream_; }
   std::unique_ptr<Stream> make_stream(const std::string& name) override {
     return make_thread_stream(name);
   }
   ThreadPool& threads() override { return threads_; }
+  void copy(void* to, const void* from, std::size_t bytes, Stream& stream) override {
+    stream.enqueue([=] {
+      if (bytes != 0) std::memcpy(to, from, bytes);
+    });
+  }
 
  private:
   CachingAllocator allocator_;

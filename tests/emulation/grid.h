@@ -1,0 +1,156 @@
+// Execution of one kernel launch: its blocks, their threads as fibers, barriers, warp operations
+// and shared memory. What runs when is decided by who calls Block::step().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/emulation/fiber.h"
+#include "tests/emulation/kernel_interface.h"
+#include "tests/emulation/random.h"
+#include "tests/emulation/report.h"
+#include "tests/emulation/shared_memory.h"
+
+namespace lockstep::emulation {
+
+class Block;
+
+// What a block needs of the machine it runs on.
+class BlockServices {
+ public:
+  virtual ~BlockServices() = default;
+  virtual Random& random() = 0;
+  virtual FiberPool& fibers() = 0;
+  virtual std::uint64_t now() = 0;  // virtual nanoseconds
+  // The first fault ends the machine's kernels; later ones are its consequences.
+  virtual void report(Fault fault, const std::string& text) = 0;
+  virtual bool failed() const = 0;
+};
+
+// One launch. Shared by its blocks.
+struct Grid {
+  std::unique_ptr<const KernelCall> call;
+  std::string kernel;  // its name, for reports
+  int device = 0;
+  Extent3 grid_extent{1, 1, 1};
+  Extent3 block_extent{1, 1, 1};
+  std::size_t dynamic_shared_bytes = 0;
+  std::size_t shared_limit = 48 * 1024;
+  // For the race detector: what its threads follow, and what follows them.
+  std::vector<const void*> follows;
+  const void* precedes = nullptr;
+
+  std::uint64_t block_count() const {
+    return std::uint64_t{grid_extent.x} * grid_extent.y * grid_extent.z;
+  }
+  unsigned threads_per_block() const { return block_extent.x * block_extent.y * block_extent.z; }
+};
+
+enum class ThreadStatus : std::uint8_t { ready, at_barrier, at_warp, parked, finished };
+
+struct CudaThread {
+  Block* block = nullptr;
+  Extent3 index{};
+  unsigned number = 0;  // index.x counts fastest
+  ThreadStatus status = ThreadStatus::ready;
+  Place place;  // where it waits
+  std::unique_ptr<Fiber> fiber;
+  void* race_context = nullptr;
+  std::uint64_t result = 0;  // of the barrier or warp operation
+
+  // While parked: until *word differs from `seen`, the abort word is not 0 or the time has come.
+  const void* word = nullptr;
+  std::uint64_t seen = 0;
+  std::size_t word_bytes = 0;
+  const std::uint32_t* abort_word = nullptr;
+  std::uint64_t deadline = 0;
+
+  // While at a warp operation.
+  std::uint64_t value = 0;
+  int selector = 0;
+  int width = 0;
+
+  unsigned lane() const { return number % 32; }
+};
+
+// A resident block. Everything is called by the thread that runs the devices; the functions from
+// barrier() on by the block's own fibers.
+class Block {
+ public:
+  Block(BlockServices& services, const Grid& grid, Extent3 index);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  const Grid& grid() const { return grid_; }
+  Extent3 index() const { return index_; }
+  bool finished() const { return finished_ == threads_.size(); }
+  bool can_step() const { return !ready_.empty(); }
+  // Runs one ready thread up to the next point where it waits or may be switched.
+  void step();
+  // Makes those parked threads ready whose wait is over.
+  void poll_parked();
+  // The earliest deadline of a parked thread; the largest number where there is none.
+  std::uint64_t next_deadline() const;
+  // One line for each place where threads wait.
+  std::string describe_waits() const;
+
+  static CudaThread& running();
+  void* static_shared(const void* declaration, std::size_t bytes, std::size_t alignment,
+                      const char* name);
+  void* dynamic_shared() { return shared_.dynamic(); }
+  int barrier(BarrierKind kind, bool predicate, Place place);
+  std::uint64_t warp(WarpKind kind, std::uint32_t mask, std::uint64_t value, int selector,
+                     int width, Place place);
+  void may_switch();
+  void park(CudaThread& thread, Place place);
+  // Reports and never returns.
+  [[noreturn]] void fail(Fault fault, const std::string& what, Place place);
+
+ private:
+  // Lanes that take part in one warp operation.
+  struct WarpGroup {
+    unsigned warp = 0;
+    WarpKind kind = WarpKind::sync;
+    std::uint32_t mask = 0;
+    std::uint32_t arrived = 0;
+    Place place;
+  };
+
+  static void run_thread(void* thread);
+  void make_ready(CudaThread& thread);
+  void finish(CudaThread& thread);
+  void release_barrier();
+  std::uint32_t alive_lanes(unsigned warp) const;
+  CudaThread& lane_of(const WarpGroup& group, unsigned lane) {
+    return threads_[group.warp * 32 + lane];
+  }
+  WarpGroup& join_group(CudaThread& thread, WarpKind kind, std::uint32_t mask, Place place);
+  void complete_if_all_arrived(unsigned warp);
+  void complete(WarpGroup& group);
+  std::uint64_t shuffle_source(const WarpGroup& group, const CudaThread& thread);
+  void fail_if_awaited_by_warp(const CudaThread& thread, const std::string& what, Place place);
+  std::string name_of_thread(const CudaThread& thread) const;
+
+  BlockServices& services_;
+  const Grid& grid_;
+  Extent3 index_;
+  std::vector<CudaThread> threads_;
+  std::vector<CudaThread*> ready_;
+  std::size_t finished_ = 0;
+  SharedMemory shared_;
+
+  std::size_t at_barrier_ = 0;
+  BarrierKind barrier_kind_ = BarrierKind::plain;
+  Place barrier_place_;
+  int barrier_count_ = 0;
+  unsigned barrier_phase_ = 0;
+  char barrier_order_[2] = {};  // addresses for the race detector, used in turn
+  std::vector<WarpGroup> groups_;
+  std::vector<char> warp_order_;
+};
+
+}  // namespace lockstep::emulation
