@@ -55,12 +55,13 @@ struct Gelu {
   static constexpr auto gradient_from = GradientFrom::input;
   template <class T>
   T operator()(T x) const {
-    return x * normal_cdf(x);
+    return x * normal_cdf(x, gauss(x));
   }
   template <class T>
   T backward(T x, T g) const {
     constexpr T inverse_sqrt_two_pi = T(0.39894228040143267794);
-    return g * (normal_cdf(x) + x * (inverse_sqrt_two_pi * vector_exp(T(-0.5) * x * x)));
+    const T density = gauss(x);
+    return g * (normal_cdf(x, density) + x * (inverse_sqrt_two_pi * density));
   }
 };
 
@@ -104,7 +105,7 @@ struct Log {
   static constexpr auto gradient_from = GradientFrom::input;
   template <class T>
   T operator()(T x) const {
-    return std::log(x);
+    return vector_log(x);
   }
   template <class T>
   T backward(T x, T g) const {

@@ -22,9 +22,9 @@ constexpr int max_rows = 6;  // 12 accumulators of 16 registers
 template <class T>
 constexpr std::int64_t strip = 2 * lanes<T>;
 constexpr std::int64_t summed_block = gemm_summed_block;
-// Rows of the broadcast operand that are copied at a time, a block of about half a megabyte.
+// Elements of the broadcast operand that are copied at a time: half a megabyte.
 template <class T>
-constexpr std::int64_t row_block = 512 / static_cast<std::int64_t>(sizeof(T)) / max_rows* max_rows;
+constexpr std::int64_t block_size = 512 * 1024 / static_cast<std::int64_t>(sizeof(T));
 constexpr std::int64_t padding = 16;  // keeps copied rows from falling on the same cache sets
 
 constexpr std::int64_t smaller(std::int64_t a, std::int64_t b) {
@@ -127,6 +127,12 @@ MatrixView<const T> copy_block(std::int64_t rows, std::int64_t k, MatrixView<con
   return {to, stride, 1};
 }
 
+// How many rows of the broadcast operand copy_block may take.
+template <class T>
+std::int64_t copied_rows(std::int64_t k) {
+  return (block_size<T> / (k + padding) - padding) / max_rows * max_rows;
+}
+
 // Whether the broadcast operand is read fast where it lies.
 template <class T>
 bool usable_in_place(std::int64_t k, MatrixView<const T> a) {
@@ -201,11 +207,11 @@ void multiply_strip(std::int64_t rows, std::int64_t columns, std::int64_t k, Mat
 template <class T>
 void multiply_blocks(const GemmArguments<T>& g) {
   alignas(vector_bytes) T strip_copy[summed_block * strip<T>];
-  alignas(vector_bytes) T block_copy[(summed_block + padding) * (row_block<T> + padding)];
+  alignas(vector_bytes) T block_copy[block_size<T>];
   for (std::int64_t p = 0; p < g.k; p += summed_block) {
     const std::int64_t k = smaller(summed_block, g.k - p);
     const bool in_place = usable_in_place(k, g.a);
-    const std::int64_t block = in_place ? g.m : row_block<T>;
+    const std::int64_t block = in_place ? g.m : copied_rows<T>(k);
     for (std::int64_t i = 0; i < g.m; i += block) {
       const std::int64_t rows = smaller(block, g.m - i);
       MatrixView<const T> a{g.a.at(i, p), g.a.row_stride, g.a.column_stride};

@@ -40,6 +40,10 @@ class Loop {
 
   std::int64_t count() const { return rows_ * inner_.extent; }
   const std::array<std::int64_t, max_operands>& inner_strides() const { return inner_.stride; }
+  // The axis around the innermost; of extent 1 if there is none.
+  Axis next_axis() const {
+    return outer_rank_ > 0 ? outer_[static_cast<std::size_t>(outer_rank_ - 1)] : Axis{};
+  }
 
   // Calls body(offsets, length) for stretches of the innermost axis, in parallel; offsets[i] is
   // where operand i stands, in elements from its first.
@@ -60,6 +64,26 @@ class Loop {
     for_row_blocks(context, rows_, length, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) body(offsets_of_row(row), length);
     });
+  }
+
+  // Calls body(offsets, rows, length) for stretches of at most `rows` by `length` of the two
+  // innermost axes, in parallel.
+  template <class Body>
+  void for_each_tile(Context& context, std::int64_t rows, std::int64_t length, Body&& body) const {
+    if (count() == 0) return;
+    const std::int64_t height = next_axis().extent;
+    const std::int64_t down = ceil_div(height, rows), across = ceil_div(inner_.extent, length);
+    for_blocks(
+        context, rows_ / height * down * across,
+        std::max<std::int64_t>(1, elements_per_block / (rows * length)),
+        [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t tile = begin; tile < end; ++tile) {
+            const std::int64_t column = tile % across * length, row = tile / across % down * rows;
+            auto offsets = offsets_of_row(tile / across / down * height + row);
+            for (std::size_t i = 0; i < max_operands; ++i) offsets[i] += column * inner_.stride[i];
+            body(offsets, std::min(rows, height - row), std::min(length, inner_.extent - column));
+          }
+        });
   }
 
  private:

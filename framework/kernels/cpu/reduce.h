@@ -1,37 +1,51 @@
 // Sums in a fixed order.
 #pragma once
 
-#include <array>
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 
 namespace lockstep::kernels {
 
 // Sum of term(i) for i in [0, n) in double, over independent lanes that are added in a fixed tree
-// at the end: the compiler may vectorise it without changing the order.
+// at the end: the compiler may vectorise it without changing the order. Short sums have one lane.
 template <class Term>
 double lane_sum(std::int64_t n, Term term) {
   constexpr std::int64_t lanes = 16;
-  std::array<double, lanes> sum{};
+  double sum[lanes] = {};
   std::int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    for (std::int64_t lane = 0; lane < lanes; ++lane) {
-      sum[static_cast<std::size_t>(lane)] += static_cast<double>(term(i + lane));
+  if (n >= lanes) {
+    for (; i + lanes <= n; i += lanes) {
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        sum[lane] += static_cast<double>(term(i + lane));
+      }
+    }
+    for (std::int64_t width = lanes / 2; width > 0; width /= 2) {
+      for (std::int64_t lane = 0; lane < width; ++lane) sum[lane] += sum[lane + width];
     }
   }
-  for (std::int64_t lane = 0; i + lane < n; ++lane) {
-    sum[static_cast<std::size_t>(lane)] += static_cast<double>(term(i + lane));
-  }
-  for (std::size_t width = lanes / 2; width > 0; width /= 2) {
-    for (std::size_t lane = 0; lane < width; ++lane) sum[lane] += sum[lane + width];
-  }
+  for (; i < n; ++i) sum[0] += static_cast<double>(term(i));
   return sum[0];
 }
 
-// The largest of x[0..n), n > 0; NaN if any is NaN.
+// The largest of x[0..n), n > 0, leaving out NaN (minus infinity if nothing else is there).
 template <class T>
 T lane_max(std::int64_t n, const T* x) {
-  T largest = x[0];
-  for (std::int64_t i = 1; i < n; ++i) largest = x[i] > largest || x[i] != x[i] ? x[i] : largest;
+  constexpr std::int64_t lanes = 16;
+  T largest = -std::numeric_limits<T>::infinity();
+  std::int64_t i = 0;
+  if (n >= lanes) {
+    T lane_largest[lanes];
+    std::fill_n(lane_largest, lanes, largest);
+    for (; i + lanes <= n; i += lanes) {
+      for (std::int64_t lane = 0; lane < lanes; ++lane) {
+        const T v = x[i + lane];
+        lane_largest[lane] = v > lane_largest[lane] ? v : lane_largest[lane];
+      }
+    }
+    largest = *std::max_element(lane_largest, lane_largest + lanes);
+  }
+  for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
   return largest;
 }
 
