@@ -159,16 +159,15 @@ std::unique_ptr<Group> Group::split(int color, int key, device::Deadline deadlin
     return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
   });
 
-  const int new_size = static_cast<int>(members.size());
   const int leader = members.front();
   std::string address;
-  if (color >= 0 && rank_ == leader) address = prepare_split(new_size);
+  if (color >= 0 && rank_ == leader) address = prepare_split(static_cast<int>(members.size()));
   const std::vector<Note> addresses =
       agree(make_note(Note::Kind::address, 0, 0, address), deadline);
   if (color < 0) return nullptr;
   const auto new_rank = std::find(members.begin(), members.end(), rank_) - members.begin();
-  return join_split(leader, std::string(addresses[static_cast<std::size_t>(leader)].text.view()),
-                    static_cast<int>(new_rank), new_size, deadline);
+  return join_split(members, static_cast<int>(new_rank),
+                    std::string(addresses[static_cast<std::size_t>(leader)].text.view()), deadline);
 }
 
 }  // namespace lockstep::comm

@@ -97,12 +97,13 @@ class Group {
   virtual std::shared_ptr<MappedMemory> share_memory(std::shared_ptr<MappedMemory> made,
                                                      std::size_t bytes,
                                                      device::Deadline deadline) = 0;
-  // `members`: the ranks of the new group in its order. The first of them makes what leads the
-  // others to it, and the address that they need for it; then, after an agreement, all of them
-  // join.
+  // The rank that leads a new group makes what the others will join, and the address that they need
+  // for it. Then, after an agreement of all ranks, the members join: `members` are their ranks
+  // here, in the order of the new group, in which this one is `new_rank`; the first of them leads.
   virtual std::string prepare_split(int size) = 0;
-  virtual std::unique_ptr<Group> join_split(int leader, const std::string& address, int rank,
-                                            int size, device::Deadline deadline) = 0;
+  virtual std::unique_ptr<Group> join_split(const std::vector<int>& members, int new_rank,
+                                            const std::string& address,
+                                            device::Deadline deadline) = 0;
 
  private:
   // One step of a wait that has spun enough: gives the processor away or sleeps a bounded while.

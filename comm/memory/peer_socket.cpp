@@ -73,37 +73,46 @@ bool wait_while_wanted(int fd, device::Deadline deadline, const StillWanted& sti
 // Connections that have not introduced themselves yet, oldest first.
 class Strangers {
  public:
-  void add(Descriptor socket) {
-    // Somebody who opens connections without end only pushes out others that stay silent.
-    constexpr std::size_t most = 256;
-    if (sockets_.size() == most) sockets_.erase(sockets_.begin());
-    sockets_.push_back(std::move(socket));
-  }
+  // No more are let in while there is no room: they queue at the listener.
+  bool has_room() const { return sockets_.size() < most; }
+
+  void add(Descriptor socket) { sockets_.push_back({std::move(socket), device::Clock::now()}); }
 
   // Hands those who have said which rank they are to `welcome(rank, socket)`; drops the
   // misbehaving.
   template <class Welcome>
   void listen(Welcome&& welcome) {
-    std::vector<Descriptor> silent;
-    for (Descriptor& socket : sockets_) {
+    std::vector<Stranger> silent;
+    for (Stranger& stranger : sockets_) {
       Introduction heard;
-      const ssize_t bytes = recv(socket.get(), &heard, sizeof heard, MSG_DONTWAIT);
+      const ssize_t bytes = recv(stranger.socket.get(), &heard, sizeof heard, MSG_DONTWAIT);
       if (bytes < 0 && errno == EAGAIN)
-        silent.push_back(std::move(socket));
+        silent.push_back(std::move(stranger));
       else if (bytes == sizeof heard && heard.magic == Introduction().magic)
-        welcome(heard.rank, std::move(socket));
+        welcome(heard.rank, std::move(stranger.socket));
     }
     sockets_ = std::move(silent);
+    if (has_room()) return;
+    const auto longest = device::Clock::now() - patience;
+    std::erase_if(sockets_, [&](const Stranger& stranger) { return stranger.since < longest; });
   }
 
   std::vector<pollfd> poll_entries() const {
     std::vector<pollfd> entries;
-    for (const Descriptor& socket : sockets_) entries.push_back({socket.get(), POLLIN, 0});
+    for (const Stranger& stranger : sockets_) entries.push_back({stranger.socket.get(), POLLIN, 0});
     return entries;
   }
 
  private:
-  std::vector<Descriptor> sockets_;
+  static constexpr std::size_t most = 64;
+  static constexpr std::chrono::milliseconds patience{500};
+
+  struct Stranger {
+    Descriptor socket;
+    device::Deadline since;
+  };
+
+  std::vector<Stranger> sockets_;
 };
 
 }  // namespace
@@ -122,10 +131,10 @@ std::vector<Descriptor> PeerListener::accept(int size, device::Deadline deadline
   Strangers strangers;
   while (missing > 0 && device::Clock::now() < deadline) {
     std::vector<pollfd> entries = strangers.poll_entries();
-    entries.push_back({socket_.get(), POLLIN, 0});
+    if (strangers.has_room()) entries.push_back({socket_.get(), POLLIN, 0});
     poll(entries.data(), entries.size(), 20);
     still_wanted();
-    while (true) {
+    while (strangers.has_room()) {
       Descriptor socket(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket) break;
       if (same_user(socket)) strangers.add(std::move(socket));
@@ -143,12 +152,11 @@ Descriptor connect_peer(const std::string& address, int rank) {
   Descriptor socket = make_socket();
   const Address name = abstract_address(address);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&name.name), name.length) != 0)
-    throw StartupError(fmt::format("rank 0 does not listen any more: {}", std::strerror(errno)));
+    return {};
   if (!same_user(socket)) throw StartupError("what listens as rank 0 belongs to another user");
   Introduction introduction;
   introduction.rank = rank;
-  if (send(socket.get(), &introduction, sizeof introduction, MSG_NOSIGNAL) < 0)
-    throw StartupError(fmt::format("rank 0 does not answer: {}", std::strerror(errno)));
+  if (send(socket.get(), &introduction, sizeof introduction, MSG_NOSIGNAL) < 0) return {};
   return socket;
 }
 

@@ -33,7 +33,8 @@ class PeerListener {
   Descriptor socket_;
 };
 
-// Connects to a listener as `rank`. StartupError where there is none or it belongs to another user.
+// Connects to a listener as `rank`. Empty where it is gone; StartupError where it belongs to
+// another user.
 Descriptor connect_peer(const std::string& address, int rank);
 
 // Passes a copy of `descriptor`. RankError naming `peer` where it is gone.

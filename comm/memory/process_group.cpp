@@ -75,21 +75,29 @@ class ProcessGroup final : public Group {
 
   std::string prepare_split(int) override { return listener_.emplace().address(); }
 
-  std::unique_ptr<Group> join_split(int, const std::string& address, int rank, int size,
+  std::unique_ptr<Group> join_split(const std::vector<int>& members, int new_rank,
+                                    const std::string& address,
                                     device::Deadline deadline) override {
+    const int size = static_cast<int>(members.size());
     const StillWanted still_wanted = [this] { throw_if_aborted(); };
     PeerSockets peers;
-    if (rank == 0) {
+    if (new_rank == 0) {
       peers = listener_->accept(size, deadline, still_wanted);
       listener_.reset();
-      if (const std::vector<int> missing = missing_in(peers); !missing.empty())
-        throw RankError(-1,
-                        fmt::format("{} of the split did not come in time", name_ranks(missing)));
+      std::vector<int> missing;
+      for (const int peer : missing_in(peers))
+        missing.push_back(members[static_cast<std::size_t>(peer)]);
+      if (!missing.empty())
+        throw RankError(missing.front(), fmt::format("{} did not join a split of the group in time",
+                                                     name_ranks(missing)));
     } else {
-      peers.push_back(connect_peer(address, rank));
+      peers.push_back(connect_peer(address, new_rank));
+      if (!peers.front())
+        throw RankError(members.front(),
+                        fmt::format("rank {} left a split of the group", members.front()));
     }
-    auto control_of_split = make_control(peers, rank, size, deadline, still_wanted, control());
-    return std::make_unique<ProcessGroup>(rank, size, std::move(control_of_split),
+    auto control_of_split = make_control(peers, new_rank, size, deadline, still_wanted, control());
+    return std::make_unique<ProcessGroup>(new_rank, size, std::move(control_of_split),
                                           std::move(peers));
   }
 
@@ -138,6 +146,7 @@ class Rendezvous {
     }
     PeerSockets peers;
     peers.push_back(connect_peer(address, rank_));
+    if (!peers.front()) throw incomplete();
     return peers;
   }
 

@@ -45,10 +45,11 @@ class ThreadGroup final : public Group {
     return {};
   }
 
-  std::unique_ptr<Group> join_split(int leader, const std::string&, int rank, int size,
-                                    device::Deadline) override {
-    return std::make_unique<ThreadGroup>(rank, size,
-                                         joint_->splits[static_cast<std::size_t>(leader)]);
+  std::unique_ptr<Group> join_split(const std::vector<int>& members, int new_rank,
+                                    const std::string&, device::Deadline) override {
+    const auto leader = static_cast<std::size_t>(members.front());
+    return std::make_unique<ThreadGroup>(new_rank, static_cast<int>(members.size()),
+                                         joint_->splits[leader]);
   }
 
   std::shared_ptr<Joint> joint_;

@@ -21,9 +21,11 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr std::chrono::seconds greeting_time{2};
-// Who opens connections without end pushes out only others that have not greeted.
-constexpr std::size_t most_strangers = 128;
+constexpr std::chrono::milliseconds greeting_time{2000};
+// More of them queue at the listener; then each has less time, so that who opens connections
+// without end only delays others.
+constexpr std::ptrdiff_t most_strangers = 64;
+constexpr std::chrono::milliseconds greeting_time_when_full{500};
 constexpr std::chrono::milliseconds accept_pause{100};
 
 // Takes as long wherever the first difference is, so that the time tells nothing about the secret.
@@ -107,8 +109,9 @@ struct StoreServer::Impl {
       }
       const auto now = device::Clock::now();
       service_.expire(now);
+      const auto latest = now + hurry();
       for (auto& [id, connection] : connections_) {
-        if (connection.greeting_deadline && now >= *connection.greeting_deadline)
+        if (connection.greeting_deadline && latest >= *connection.greeting_deadline)
           drop(connection, "it sent no greeting in time");
         send(connection);
       }
@@ -136,16 +139,17 @@ struct StoreServer::Impl {
     const auto not_after = [&](device::Deadline time) {
       until = until ? std::min(*until, time) : time;
     };
+    const auto hurried = hurry();
     std::vector<pollfd> entries{{wake_.get(), POLLIN, 0}};
-    if (now >= accept_again_)
+    if (now < accept_again_)
+      not_after(accept_again_);
+    else if (!is_full())
       for (const Listener& listener : listeners_)
         entries.push_back({listener.socket.get(), POLLIN, 0});
-    else
-      not_after(accept_again_);
     for (const auto& [id, connection] : connections_) {
       const int events = connection.to_send.empty() ? POLLIN : POLLIN | POLLOUT;
       entries.push_back({connection.socket.get(), static_cast<short>(events), 0});
-      if (connection.greeting_deadline) not_after(*connection.greeting_deadline);
+      if (connection.greeting_deadline) not_after(*connection.greeting_deadline - hurried);
     }
     using namespace std::chrono;
     const auto left = until ? std::clamp(ceil<milliseconds>(*until - now), 0ms, 60'000ms) : -1ms;
@@ -155,7 +159,7 @@ struct StoreServer::Impl {
   }
 
   void accept(const Listener& listener) {
-    while (device::Clock::now() >= accept_again_) {
+    while (!is_full() && device::Clock::now() >= accept_again_) {
       sockaddr_storage address{};
       socklen_t length = sizeof address;
       Descriptor socket(accept4(listener.socket.get(), reinterpret_cast<sockaddr*>(&address),
@@ -167,7 +171,6 @@ struct StoreServer::Impl {
         return;
       }
       set_no_delay(socket.get());
-      push_out_a_stranger();
       connections_.emplace(next_id_++,
                            Connection{.socket = std::move(socket),
                                       .name = name_of_peer(address, length),
@@ -176,14 +179,17 @@ struct StoreServer::Impl {
     }
   }
 
-  void push_out_a_stranger() {
+  // Whether as many as may be here have not greeted yet.
+  bool is_full() const {
     const auto is_stranger = [](const auto& entry) {
-      return entry.second.greeting_deadline && !entry.second.closed;
+      return entry.second.greeting_deadline.has_value();
     };
-    const auto strangers = std::count_if(connections_.begin(), connections_.end(), is_stranger);
-    if (static_cast<std::size_t>(strangers) < most_strangers) return;
-    drop(std::find_if(connections_.begin(), connections_.end(), is_stranger)->second,
-         "too many connections wait to send their greeting");
+    return std::count_if(connections_.begin(), connections_.end(), is_stranger) >= most_strangers;
+  }
+
+  // How much earlier than its deadline a stranger must greet.
+  std::chrono::milliseconds hurry() const {
+    return is_full() ? greeting_time - greeting_time_when_full : std::chrono::milliseconds(0);
   }
 
   // Takes what has arrived, a bounded amount for each round so that nobody is kept waiting for

@@ -112,12 +112,23 @@ class ProcessRanks {
     bool ended;
   };
 
+  // Failed expectations of the running test so far, those before the fork included.
+  static int failures() {
+    const ::testing::TestResult& result =
+        *::testing::UnitTest::GetInstance()->current_test_info()->result();
+    int count = 0;
+    for (int part = 0; part < result.total_part_count(); ++part)
+      count += result.GetTestPartResult(part).failed();
+    return count;
+  }
+
   [[noreturn]] static void run(const Body& body, int rank, int socket) {
     int code = 0;
+    const int failures_of_parent = failures();
     try {
       const std::shared_ptr<Store> store = connect_store(socket);
       body(rank, *store);
-      if (::testing::Test::HasFailure()) code = failed;
+      if (failures() != failures_of_parent) code = failed;
     } catch (const std::exception& error) {
       std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
       code = threw;

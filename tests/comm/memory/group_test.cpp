@@ -204,10 +204,10 @@ TEST_P(SeveralRanksTest, TheDeadlineNamesWhoIsMissing) {
     if (group.rank() != missing) {
       Barrier barrier(group, memory->part(0));
       const auto start = device::Clock::now();
-      const Caught caught = catch_rank_error([&] { barrier.arrive_and_wait(start + 60ms, late); });
+      const Caught caught = catch_rank_error([&] { barrier.arrive_and_wait(start + 300ms, late); });
       EXPECT_EQ(caught.rank, missing);
       EXPECT_EQ(caught.message, late(missing).what());
-      EXPECT_GE(device::Clock::now() - start, 60ms);
+      EXPECT_GE(device::Clock::now() - start, 300ms);
       EXPECT_LT(device::Clock::now() - start, 5s);
       post(done[group.rank()], 1);
     } else {
@@ -225,13 +225,11 @@ TEST_P(SeveralRanksTest, TheDeadlineNamesWhoIsMissing) {
 TEST_P(SeveralRanksTest, ALateAllocationNamesWhoIsMissing) {
   run_ranks(kind(), size(), [&](Group& group) {
     const Signals done(group);
-    if (group.rank() == 1) {
-      std::this_thread::sleep_for(60ms);  // longer than the others wait
-    } else {
+    if (group.rank() != 0) {  // rank 0 stays away; the lowest one that is missing is named
       const Caught caught =
           catch_rank_error([&] { group.allocate(100, device::Clock::now() + 30ms); });
-      EXPECT_EQ(caught.rank, 1);
-      EXPECT_THAT(caught.message, HasSubstr("rank 1 did not come"));
+      EXPECT_EQ(caught.rank, 0);
+      EXPECT_THAT(caught.message, HasSubstr("rank 0 did not come"));
     }
     post(done[group.rank()], 1);
     for (int rank = 0; rank < group.size(); ++rank)
