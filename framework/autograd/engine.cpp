@@ -23,8 +23,7 @@ bool may_overwrite(const Tensor& gradient) {
 UsageError already_consumed(const Node& node) {
   return UsageError(
       fmt::format("backward: the graph was already consumed by an earlier backward (at op '{}'); "
-                  "run the forward "
-                  "again",
+                  "run the forward again",
                   node.op()));
 }
 
