@@ -25,8 +25,8 @@ struct GradientRange {  // one parameter's gradient, as it lies in the flat buff
 
 struct SegmentLayout {
   DType dtype = DType::float32;
-  std::int64_t count = 0;                // of the whole flat buffer, padding included
-  std::vector<GradientRange> gradients;  // ascending
+  std::int64_t count = 0;                     // of the whole flat buffer, padding included
+  std::vector<GradientRange> gradients = {};  // ascending
 };
 
 struct Bucket {
