@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::array<std::string_view, 7> place_names = {
     "start", "read", "forward", "before_allreduce", "gradient", "after_step", "save"};
+constexpr std::array<std::string_view, 7> deed_names = {"raise", "nan",  "inf", "flip",
+                                                        "stall", "exit", "kill"};
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -83,6 +85,22 @@ FaultHook::FaultHook(std::string_view faults) {
   }
 }
 
+void FaultHook::parse_deed(std::string_view text, Fault& fault) {
+  const std::size_t colon = std::min(text.find(':'), text.size());
+  const std::string_view name = text.substr(0, colon);
+  const std::string_view detail = text.substr(std::min(colon + 1, text.size()));
+  const auto* const found = std::ranges::find(deed_names, name);
+  const auto deed = static_cast<Deed>(found - deed_names.begin());
+  const bool takes_detail = deed == Deed::stall || deed == Deed::exit;
+  if (found == deed_names.end() || (colon < text.size() && !takes_detail)) {
+    throw ConfigError(fmt::format(
+        "do: found '{}', expected raise, nan, inf, flip, stall:SECONDS, exit:CODE or kill", text));
+  }
+  fault.deed = deed;
+  if (deed == Deed::stall) fault.seconds = number<double>(detail, "do=stall:SECONDS");
+  if (deed == Deed::exit) fault.code = number<int>(detail, "do=exit:CODE");
+}
+
 FaultHook::Fault FaultHook::parse(std::string_view text) {
   Fault fault;
   fault.text = text;
@@ -101,31 +119,7 @@ FaultHook::Fault FaultHook::parse(std::string_view text) {
       fault.place = place_of(value);
       has_place = true;
     } else if (key == "do") {
-      const std::size_t colon = value.find(':');
-      const std::string_view deed = value.substr(0, colon);
-      const std::string_view detail =
-          colon == value.npos ? std::string_view() : value.substr(colon + 1);
-      if (deed == "stall") {
-        fault.deed = Deed::stall;
-        fault.seconds = number<double>(detail, "do=stall:SECONDS");
-      } else if (deed == "exit") {
-        fault.deed = Deed::exit;
-        fault.code = number<int>(detail, "do=exit:CODE");
-      } else if (value == "raise") {
-        fault.deed = Deed::raise;
-      } else if (value == "nan") {
-        fault.deed = Deed::nan;
-      } else if (value == "inf") {
-        fault.deed = Deed::inf;
-      } else if (value == "flip") {
-        fault.deed = Deed::flip;
-      } else if (value == "kill") {
-        fault.deed = Deed::kill;
-      } else {
-        throw ConfigError(fmt::format(
-            "do: found '{}', expected raise, nan, inf, flip, stall:SECONDS, exit:CODE or kill",
-            value));
-      }
+      parse_deed(value, fault);
       has_deed = true;
     } else {
       throw ConfigError(fmt::format("found '{}', expected rank=, step=, at= or do=", field));

@@ -59,6 +59,7 @@ class FaultHook {
   };
 
   static Fault parse(std::string_view text);
+  static void parse_deed(std::string_view text, Fault& fault);
 
   std::vector<Fault> faults_;
 };

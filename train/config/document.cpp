@@ -1,9 +1,11 @@
 #include "train/config/document.h"
 
 #include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <map>
+#include <sstream>
 
 #include "train/config/scalar.h"
 
@@ -41,22 +43,44 @@ std::optional<base::OptionValue> value_of(const YAML::Node& node) {
   return list;
 }
 
+// Takes no notice of what is in a document.
+class Deaf final : public YAML::EventHandler {
+  using Mark = YAML::Mark;
+  using Text = const std::string&;
+  void OnDocumentStart(const Mark&) override {}
+  void OnDocumentEnd() override {}
+  void OnNull(const Mark&, YAML::anchor_t) override {}
+  void OnAlias(const Mark&, YAML::anchor_t) override {}
+  void OnScalar(const Mark&, Text, YAML::anchor_t, Text) override {}
+  void OnSequenceStart(const Mark&, Text, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const Mark&, Text, YAML::anchor_t, YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+};
+
+// YAML::LoadAll would tell as well, but never ends on some texts that are no YAML, such as ",}".
+bool has_second_document(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  Deaf handler;
+  return parser.HandleNextDocument(handler) && parser.HandleNextDocument(handler);
+}
+
 class Reader {
  public:
   explicit Reader(const std::string& name) : name_(name) {}
 
-  Document read(std::string_view text) {
+  Document read(const std::string& text) {
     try {
-      const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
-      if (documents.empty() || documents.front().IsNull()) {
+      const YAML::Node document = YAML::Load(text);
+      if (has_second_document(text)) {
+        mistake(0, "found more than one YAML document, expected one");
+      } else if (document.IsNull()) {
         mistake(0, "is empty, expected the sections of a configuration");
-      } else if (documents.size() > 1) {
-        mistake(0, fmt::format("found {} YAML documents, expected one", documents.size()));
-      } else if (!documents.front().IsMap()) {
-        mistake(1, fmt::format("found {}, expected sections such as 'model:'",
-                               written(documents.front())));
+      } else if (!document.IsMap()) {
+        mistake(1, fmt::format("found {}, expected sections such as 'model:'", written(document)));
       } else {
-        section(documents.front(), "", 0);
+        section(document, "", 0);
       }
     } catch (const YAML::ParserException& error) {
       mistake(error.mark.line + 1, "is not YAML: " + error.msg);
@@ -112,7 +136,7 @@ class Reader {
 }  // namespace
 
 Document read_document(std::string_view text, const std::string& name) {
-  return Reader(name).read(text);
+  return Reader(name).read(std::string(text));
 }
 
 Entry read_value(const std::string& path, const std::string& text, const std::string& origin) {

@@ -16,7 +16,7 @@ struct Failure {
   int exit_code = 0;       // of the run if this is its first cause
   std::int64_t order = 0;  // in which the failures of a run happened
   std::int64_t step = 0;   // that `rank` was in; 0: not yet in its first
-  std::string message;
+  std::string message = {};
   bool died = false;  // without a word; `message` says how: "was killed by signal 9 (SIGKILL)"
 };
 

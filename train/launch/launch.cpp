@@ -18,12 +18,10 @@ int launch(const LaunchOptions& options, const Body& body, const Log& log) {
   if (!processes && options.listen) {
     throw ConfigError("ranks that are threads of one process need no port and no interface");
   }
-  const auto launched_at = std::chrono::steady_clock::now();
   // Before anything that starts a thread, which would take the signals otherwise.
   const Signals signals;
   Scoreboard scoreboard = processes ? Scoreboard::make_shared(options.workers)
                                     : Scoreboard::make_private(options.workers);
-  scoreboard.set_launched_at(launched_at);
   const std::unique_ptr<Ranks> ranks = processes ? start_processes(options, scoreboard, log)
                                                  : start_threads(options, scoreboard, body);
   return Supervisor(options, scoreboard, signals, *ranks, log).run();

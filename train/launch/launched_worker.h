@@ -38,9 +38,6 @@ class LaunchedWorker : public Worker {
   void report_step(std::int64_t step) override { scoreboard_.set_step(rank_, step); }
   std::int64_t step_of(int rank) const override { return scoreboard_.step(rank); }
   void report_failure(const std::exception& error) override;
-  std::chrono::steady_clock::time_point launched_at() const override {
-    return scoreboard_.launched_at();
-  }
 
   // Runs the rank's code and returns the exit code of the rank.
   int run(const Body& body);

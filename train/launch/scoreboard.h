@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
 #include "comm/memory/mapped_memory.h"
@@ -18,14 +17,6 @@ class Scoreboard {
 
   int descriptor() const { return memory_.descriptor(); }
   int ranks() const { return ranks_; }
-
-  std::chrono::steady_clock::time_point launched_at() const {
-    return std::chrono::steady_clock::time_point(
-        std::chrono::steady_clock::duration(header().launched_at.load(std::memory_order_relaxed)));
-  }
-  void set_launched_at(std::chrono::steady_clock::time_point time) {
-    header().launched_at.store(time.time_since_epoch().count(), std::memory_order_relaxed);
-  }
 
   // The signal with which the user asked the run to stop; 0 when he has not.
   int stop_signal() const { return header().stop_signal.load(std::memory_order_relaxed); }
@@ -48,7 +39,6 @@ class Scoreboard {
   struct alignas(64) Header {
     std::atomic<int> stop_signal;
     std::atomic<std::int64_t> failures;
-    std::atomic<std::int64_t> launched_at;
   };
   struct alignas(64) Slot {
     std::atomic<std::int64_t> step;

@@ -49,9 +49,6 @@ class Worker {
   // launcher prints last and takes the exit code from; a RankError that names another rank accuses
   // that one, whose own report then comes first.
   virtual void report_failure(const std::exception& error) = 0;
-
-  // When launch() was called; the ranks of a host share this clock.
-  virtual std::chrono::steady_clock::time_point launched_at() const = 0;
 };
 
 }  // namespace lockstep::train
