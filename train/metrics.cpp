@@ -44,6 +44,24 @@ Metrics::Metrics(const MetricsOptions& options, const Log& log)
   if (!file_) throw StartupError(fmt::format("cannot write metrics to '{}'", options.file));
 }
 
+void Metrics::write(const Json& record) {
+  file_ << record.dump() << '\n';
+}
+
+void Metrics::start(const StartRecord& record) {
+  write({{"kind", "start"},
+         {"workers", record.workers},
+         {"backend", record.backend},
+         {"algorithm", record.algorithm},
+         {"start_up_seconds", record.start_up_seconds},
+         {"parameters", record.parameters},
+         {"buckets", record.buckets}});
+}
+
+void Metrics::weights(std::int64_t step, const std::string& digest) {
+  write({{"kind", "weights"}, {"step", step}, {"digest", digest}});
+}
+
 void Metrics::step(const StepRecord& record) {
   epoch_.add(record);
   since_line_.add(record);
@@ -57,8 +75,9 @@ void Metrics::step(const StepRecord& record) {
             {"seconds", record.seconds},
             {"data_wait_seconds", record.data_wait_seconds},
             {"communication_seconds", record.communication_seconds},
-            {"exposed_seconds", record.exposed_seconds}};
-  file_ << line.dump() << '\n';
+            {"exposed_seconds", record.exposed_seconds},
+            {"reduced_bytes", record.reduced_bytes}};
+  write(line);
 
   const bool due = options_.log_every > 0
                        ? record.step - last_line_step_ >= options_.log_every
@@ -98,7 +117,7 @@ void Metrics::epoch(std::int64_t epoch) {
             {"data_wait_share", share(epoch_.data_wait_seconds, epoch_.seconds)},
             {"communication_seconds", epoch_.communication_seconds},
             {"exposed_share", share(epoch_.exposed_seconds, epoch_.seconds)}};
-  file_ << line.dump() << '\n';
+  write(line);
   file_.flush();
   epoch_ = {};
 }
@@ -123,7 +142,7 @@ void Metrics::evaluation(std::int64_t epoch, std::int64_t step, const StepSummar
             {"accuracy", summary.accuracy()},
             {"samples", summary.targets},
             {"seconds", seconds}};
-  file_ << line.dump() << '\n';
+  write(line);
   file_.flush();
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <fstream>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "framework/base/log.h"
@@ -23,6 +24,17 @@ struct StepRecord {
   double data_wait_seconds = 0;      // mean over the ranks
   double communication_seconds = 0;  // of the buckets, on rank 0
   double exposed_seconds = 0;        // of it, what the host of rank 0 waited for
+  std::uint64_t reduced_bytes = 0;   // of the buckets, as each rank gives them
+};
+
+// What a run is made of, written once.
+struct StartRecord {
+  int workers = 0;
+  std::string backend;
+  std::string algorithm;
+  double start_up_seconds = 0;  // from the start of the program until the first step may begin
+  std::int64_t parameters = 0;
+  std::size_t buckets = 0;
 };
 
 struct MetricsOptions {
@@ -38,14 +50,19 @@ class Metrics {
   Metrics(const MetricsOptions& options,
           const Log& log);  // StartupError when the file cannot be written
 
+  void start(const StartRecord& record);
   void step(const StepRecord& record);
+
   // Closes an epoch: its line carries the sums over all its steps.
   void epoch(std::int64_t epoch);
   void evaluation(std::int64_t epoch, std::int64_t step, const StepSummary& summary,
                   double seconds);
+  // The digest of the weights after a step, equal on all ranks.
+  void weights(std::int64_t step, const std::string& digest);
   void flush() { file_.flush(); }
 
  private:
+  void write(const nlohmann::ordered_json& record);
   struct Totals {
     StepSummary summary;
     double seconds = 0, data_wait_seconds = 0, communication_seconds = 0, exposed_seconds = 0;

@@ -48,7 +48,7 @@ class Trainer {
  private:
   data::LoaderOptions loader_options(bool training) const;
   void resume(const std::string& path);
-  void log_set_up() const;
+  void announce();
 
   void train_epoch();
   void train_step();
@@ -56,6 +56,8 @@ class Trainer {
   void forward_backward_rows(const data::Batch& batch, data::RowRange rows, StepSummary& local);
   [[noreturn]] void throw_nonfinite(const StepSummary& local);
   void after_update();
+  void check_replicas();
+
   void evaluate_now();
   void save();
   bool checkpoints_enabled() const;
@@ -139,7 +141,7 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
         log);
   }
   if (options.resume) resume(*options.resume);
-  log_set_up();
+  announce();
 }
 
 void Trainer::resume(const std::string& path) {
@@ -151,7 +153,7 @@ void Trainer::resume(const std::string& path) {
   log_.info("resumed from '{}': epoch {}, step {}", path, epoch_ + 1, steps_done_);
 }
 
-void Trainer::log_set_up() const {
+void Trainer::announce() {
   const auto& arena = replica_->arena();
   log_.info("model {}: {} parameters, {} ({} more for gradients)", config_.model.name,
             arena.parameter_count(), base::format_bytes(arena.bytes()),
@@ -161,6 +163,13 @@ void Trainer::log_set_up() const {
             training_data_.steps_per_epoch(), config_.train.batch_size);
   log_.info("buckets: {}", replica_->averager().plan().describe());
   log_.debug("initial weights {}", weights_digest(arena));
+  if (metrics_)
+    metrics_->start({.workers = communicator_.size(),
+                     .backend = std::string(communicator_.backend()),
+                     .algorithm = config_.comm.algorithm,
+                     .start_up_seconds = seconds_between(options_.started, device::Clock::now()),
+                     .parameters = arena.parameter_count(),
+                     .buckets = replica_->averager().plan().buckets.size()});
 }
 
 void Trainer::run() {
@@ -228,7 +237,8 @@ void Trainer::train_step() {
                     .seconds = seconds_between(start, device::Clock::now()),
                     .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
                     .communication_seconds = replica_->communication_seconds(),
-                    .exposed_seconds = replica_->exposed_seconds()});
+                    .exposed_seconds = replica_->exposed_seconds(),
+                    .reduced_bytes = replica_->averager().bytes_this_step()});
 }
 
 // All micro-batches of this rank's shard. Losses are scaled by the size of the global batch, so
@@ -282,10 +292,15 @@ void Trainer::throw_nonfinite(const StepSummary& local) {
 void Trainer::after_update() {
   if (faults_.active()) damage_parameters();
   const std::int64_t every = config_.consistency.every;
-  if (every > 0 && steps_done_ % every == 0)
-    require_equal_replicas(communicator_, replica_->arena(), steps_done_,
-                           replica_->communication_stream());
+  if (every > 0 && steps_done_ % every == 0) check_replicas();
+
   if (config_.checkpoint.every_steps && steps_done_ % *config_.checkpoint.every_steps == 0) save();
+}
+
+void Trainer::check_replicas() {
+  require_equal_replicas(communicator_, replica_->arena(), steps_done_,
+                         replica_->communication_stream());
+  if (metrics_) metrics_->weights(steps_done_, weights_digest(replica_->arena()));
 }
 
 void Trainer::evaluate_now() {

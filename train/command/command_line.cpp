@@ -38,6 +38,15 @@ Override parse_set(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1), "--set " + text};
 }
 
+std::int64_t parse_count(const std::string& name, const std::string& text) {
+  const OptionSpec spec{.name = name,
+                        .kind = base::OptionKind::integer,
+                        .default_value = {},
+                        .doc = {},
+                        .range = base::at_least(1)};
+  return std::get<std::int64_t>(base::checked(spec, read_plain_scalar(text)));
+}
+
 int parse_workers(const std::string& text) {
   const OptionSpec spec{.name = "--gpus",
                         .kind = base::OptionKind::integer,
@@ -76,11 +85,27 @@ class Parser {
     check_->add_option("--set", sets_, "Override a key")->type_name("KEY=VALUE")->take_all();
     check_->add_flag("--reference", reference_, "Print the reference of all keys instead");
 
+    compare_ =
+        app_.add_subcommand("compare", "The same training over several backends, side by side");
+    compare_->add_option("--config", comparison_.config, "The configuration")
+        ->type_name("FILE")
+        ->required();
+    compare_->add_option("--gpus", workers_, "Number of replicas")->type_name("N");
+    compare_->add_option("--backends", backends_, "Which to compare, such as ring,gloo,mpi")
+        ->delimiter(',')
+        ->type_name("NAME,...");
+    compare_->add_option("--algorithms", algorithms_, "Of the ring backend, such as two_shot,ring")
+        ->delimiter(',')
+        ->type_name("NAME,...");
+    compare_->add_option("--steps", steps_, "Updates of each run")->type_name("N");
+    compare_->add_option("--rounds", rounds_, "Runs of each, in turns")->type_name("N");
+    compare_->add_option("--set", sets_, "Override a key")->type_name("KEY=VALUE")->take_all();
+
     inspect_ = app_.add_subcommand("inspect", "Print what a checkpoint holds");
     inspect_->add_option("CHECKPOINT", checkpoint_, "The file")->required();
 
     app_.require_subcommand(0, 1);
-    for (CLI::App* app : {&app_, check_, inspect_}) app->allow_extras();
+    for (CLI::App* app : {&app_, compare_, check_, inspect_}) app->allow_extras();
   }
 
   Request parse(int argc, const char* const* argv) {
@@ -94,6 +119,7 @@ class Parser {
       throw ConfigError(fmt::format("{}; `train --help` lists the arguments", error.what()));
     }
     refuse_extras();
+    if (compare_->parsed()) return compare_request();
     if (check_->parsed()) return check_request();
     if (inspect_->parsed()) return InspectRequest{checkpoint_};
     return train_request();
@@ -111,7 +137,8 @@ class Parser {
 
   void refuse_extras() const {
     for (const CLI::App* app :
-         {&app_, static_cast<const CLI::App*>(check_), static_cast<const CLI::App*>(inspect_)}) {
+         {static_cast<const CLI::App*>(&app_), static_cast<const CLI::App*>(compare_),
+          static_cast<const CLI::App*>(check_), static_cast<const CLI::App*>(inspect_)}) {
       const std::vector<std::string> extras = app->remaining();
       if (extras.empty()) continue;
       const std::string& extra = extras.front();
@@ -128,6 +155,21 @@ class Parser {
     }
     return ConfigError(fmt::format("unknown argument {}, {}", flag,
                                    suggest(flag.substr(0, flag.find('=')), known)));
+  }
+
+  Request compare_request() {
+    comparison_.overrides = overrides();
+    comparison_.workers = parse_workers(workers_);
+    comparison_.steps = parse_count("--steps", steps_);
+    comparison_.rounds = static_cast<int>(parse_count("--rounds", rounds_));
+    for (const std::string& backend : backends_) {
+      if (backend != "ring")
+        comparison_.contenders.push_back({backend, "auto"});
+      else
+        for (const std::string& algorithm : algorithms_)
+          comparison_.contenders.push_back({backend, algorithm});
+    }
+    return comparison_;
   }
 
   Request check_request() {
@@ -163,10 +205,16 @@ class Parser {
   }
 
   CLI::App app_{"Lockstep: data-parallel training whose replicas stay bit-identical.", "train"};
+  CLI::App* compare_ = nullptr;
   CLI::App* check_ = nullptr;
   CLI::App* inspect_ = nullptr;
   CLI::Option* resume_option_ = nullptr;
   TrainRequest request_;
+  CompareOptions comparison_;
+  std::vector<std::string> backends_{"ring"};
+  std::vector<std::string> algorithms_{"auto"};
+  std::string steps_ = "60";
+  std::string rounds_ = "3";
   std::string workers_ = "1";
   std::string launcher_ = "processes";
   std::string resume_;

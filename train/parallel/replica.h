@@ -31,7 +31,8 @@ struct ReplicaOptions {
   // The update of a bucket's parameters waits for that bucket only, not for all.
   bool per_bucket = true;
   // Test-only: runs before the first collective of all, with step 0, and on the communication
-  // stream before the buckets of update `step` are launched. What it throws aborts the run with this rank as the cause.
+  // stream before the buckets of update `step` are launched. What it throws aborts the run with
+  // this rank as the cause.
   std::function<void(std::int64_t step)> before_all_reduce;
 };
 

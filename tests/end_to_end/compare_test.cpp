@@ -1,0 +1,51 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/end_to_end/sandbox.h"
+
+namespace lockstep::tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+nlohmann::json comparison(const Sandbox& sandbox, const Program::End& end) {
+  const std::string before = "files of this comparison: ";
+  const auto at = end.output.find(before) + before.size();
+  std::ifstream file(sandbox.path(end.output.substr(at, end.output.find('\n', at) - at)) +
+                     "/comparison.json");
+  return nlohmann::json::parse(file);
+}
+
+TEST(Compare, ShowsAlgorithmsSideBySide) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run({train_program, "compare", "--config", "config.yaml", "--gpus", "3",
+                                "--algorithms", "two_shot,ring", "--steps", "12", "--rounds", "2"});
+  ASSERT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, AllOf(HasSubstr("two_shot"), HasSubstr("busbw"), HasSubstr("reference")));
+  const auto document = comparison(sandbox, end);
+  ASSERT_EQ(document["contenders"].size(), 2u);
+  for (const auto& contender : document["contenders"]) {
+    EXPECT_GT(contender["step_seconds"].get<double>(), 0);
+    EXPECT_GT(contender["communication_seconds"].get<double>(), 0);
+    EXPECT_EQ(contender["weights"].get<std::string>().size(), 32u);
+    EXPECT_GT(contender["reduced_bytes"].get<double>(), 1000);
+  }
+  EXPECT_EQ(document["contenders"][0]["first_different_step"], 0);
+  // Three ranks: the ring sums in another order than the order of the ranks.
+  EXPECT_GT(document["contenders"][1]["first_different_step"].get<int>(), 0);
+}
+
+TEST(Compare, TellsWhyARunFailed) {
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run({train_program, "compare", "--config", "config.yaml", "--gpus", "2", "--backends",
+                   "ring,carrier_pigeon", "--steps", "8", "--rounds", "1"});
+  EXPECT_EQ(end.exit_code, 2) << end.output;
+  EXPECT_THAT(end.output, AllOf(HasSubstr("failed"), HasSubstr("carrier_pigeon auto: error:")));
+}
+
+}  // namespace
+}  // namespace lockstep::tests
