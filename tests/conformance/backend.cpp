@@ -39,6 +39,11 @@ std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds) {
   return result;
 }
 
+std::unique_ptr<comm::Communicator> make_communicator(const Form& form, Rank& rank,
+                                                      std::chrono::milliseconds timeout) {
+  return form.backend->make(rank, {.timeout = timeout, .algorithm = form.algorithm});
+}
+
 std::string name_of(const Form& form) {
   return form.backend->name + "_" + form.algorithm + "_" + std::to_string(form.world);
 }

@@ -35,6 +35,10 @@ std::vector<Form> forms_of_worlds(const std::vector<int>& worlds);
 std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds);
 inline const std::vector<int> all_worlds = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
+// Rank's communicator. The timeout only ends tests that fail.
+std::unique_ptr<comm::Communicator> make_communicator(
+    const Form& form, Rank& rank, std::chrono::milliseconds timeout = std::chrono::seconds(20));
+
 std::string name_of(const Form& form);  // "ring_threads_two_shot_5"
 std::ostream& operator<<(std::ostream& out, const Form& form);
 

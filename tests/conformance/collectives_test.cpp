@@ -25,8 +25,7 @@ class Collectives : public testing::TestWithParam<Form> {
     std::vector<std::uint64_t> digests;
     for (const Memory memory : {Memory::addressable, Memory::foreign}) {
       const auto some = run_form(GetParam(), [&](Rank& rank) {
-        const auto communicator =
-            GetParam().backend->make(rank, {.algorithm = GetParam().algorithm});
+        const auto communicator = make_communicator(GetParam(), rank);
         const auto stream = device::make_inline_stream();
         Tester tester(*communicator, *stream, memory, largest);
         body(tester, *communicator);

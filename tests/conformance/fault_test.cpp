@@ -89,8 +89,7 @@ TEST_P(Faults, RanksThatDisagreeAllGetAnErrorWithBothSides) {
   for (const auto& [first, rest] : pairs) {
     SCOPED_TRACE(first.words + " against " + rest.words);
     run_form(GetParam(), [&](Rank& rank) {
-      const auto communicator = GetParam().backend->make(
-          rank, {.timeout = milliseconds(20'000), .algorithm = GetParam().algorithm});
+      const auto communicator = make_communicator(GetParam(), rank);
       const auto stream = device::make_inline_stream();
       std::vector<double> memory(100'000);
       // One that works before, so that the number of the one that does not is known.
@@ -115,8 +114,7 @@ TEST_P(Faults, RanksThatDisagreeAllGetAnErrorWithBothSides) {
 TEST_P(Faults, ARankThatDoesNotComeIsNamed) {
   for (const std::int64_t count : {1000, 100'000}) {
     run_form(GetParam(), [&](Rank& rank) {
-      const auto communicator = GetParam().backend->make(
-          rank, {.timeout = milliseconds(400), .algorithm = GetParam().algorithm});
+      const auto communicator = make_communicator(GetParam(), rank, milliseconds(400));
       const auto stream = device::make_thread_stream("communication");
       std::vector<float> memory(static_cast<std::size_t>(count));
       if (rank.index() == 1) std::this_thread::sleep_for(milliseconds(900));
@@ -138,8 +136,7 @@ TEST_P(Faults, ARankThatDoesNotComeIsNamed) {
 
 TEST_P(Faults, AbortEndsAllWaitsWithItsCause) {
   run_form(GetParam(), [&](Rank& rank) {
-    const auto communicator = GetParam().backend->make(
-        rank, {.timeout = milliseconds(30'000), .algorithm = GetParam().algorithm});
+    const auto communicator = make_communicator(GetParam(), rank);
     const auto stream = device::make_thread_stream("communication");
     std::vector<float> memory(100'000);
     const auto start = device::Clock::now();
@@ -163,8 +160,7 @@ TEST_P(Faults, AKilledRankEndsTheOthers) {
   if (GetParam().backend->kind != RankKind::processes)
     GTEST_SKIP() << "threads cannot be killed alone";
   const auto reports = run_ranks(GetParam().backend->kind, GetParam().world, [&](Rank& rank) {
-    const auto communicator = GetParam().backend->make(
-        rank, {.timeout = milliseconds(30'000), .algorithm = GetParam().algorithm});
+    const auto communicator = make_communicator(GetParam(), rank);
     const auto stream = device::make_inline_stream();
     std::thread watch([&] {
       while (rank.lost() < 0) std::this_thread::sleep_for(milliseconds(2));
@@ -195,7 +191,7 @@ TEST_P(Faults, AKilledRankEndsTheOthers) {
 
 TEST_P(Faults, ArgumentsThatMakeNoSenseAreRefusedAtOnce) {
   run_form(GetParam(), [&](Rank& rank) {
-    const auto communicator = GetParam().backend->make(rank, {.algorithm = GetParam().algorithm});
+    const auto communicator = make_communicator(GetParam(), rank);
     const auto stream = device::make_inline_stream();
     std::vector<std::int32_t> memory(64);
     const comm::Range data = comm::range_of(std::span(memory));

@@ -14,12 +14,7 @@ namespace {
 
 using comm::ReduceOp;
 
-class Order : public testing::TestWithParam<Form> {
- protected:
-  std::unique_ptr<comm::Communicator> make(Rank& rank) const {
-    return GetParam().backend->make(rank, {.algorithm = GetParam().algorithm});
-  }
-};
+class Order : public testing::TestWithParam<Form> {};
 
 // Sizes on both sides of every algorithm's limits, the same on every rank.
 std::int64_t random_count(std::uint64_t draw) {
@@ -35,7 +30,7 @@ void delay_at_random(int rank, std::uint64_t draw) {
 
 void all_reduce_many(const Form& form, int times) {
   const auto digests = run_form(form, [&](Rank& rank) {
-    const auto communicator = form.backend->make(rank, {.algorithm = form.algorithm});
+    const auto communicator = make_communicator(form, rank);
     const auto stream = device::make_inline_stream();
     Tester addressable(*communicator, *stream, Memory::addressable, std::size_t{1} << 18);
     Tester foreign(*communicator, *stream, Memory::foreign, std::size_t{1} << 18);
@@ -61,7 +56,7 @@ TEST_P(Order, SlowTenThousandInARow) {
 // All are enqueued before the first is waited for, each with its own part of the memory.
 TEST_P(Order, ManyOutstandingOnAThreadStream) {
   run_form(GetParam(), [&](Rank& rank) {
-    const auto communicator = make(rank);
+    const auto communicator = make_communicator(GetParam(), rank);
     const auto stream = device::make_thread_stream("communication");
     constexpr int collectives = 60;
     std::vector<std::vector<float>> data;
@@ -97,7 +92,7 @@ TEST_P(Order, ManyOutstandingOnAThreadStream) {
 
 TEST_P(Order, BarrierHoldsEveryRankUntilTheLast) {
   run_form(GetParam(), [&](Rank& rank) {
-    const auto communicator = make(rank);
+    const auto communicator = make_communicator(GetParam(), rank);
     const auto stream = device::make_inline_stream();
     for (int round = 0; round < 20; ++round) {
       // The count through the store says how many have come; nobody may leave before it is full.
@@ -113,7 +108,7 @@ TEST_P(Order, BarrierHoldsEveryRankUntilTheLast) {
 
 TEST_P(Order, GroupsWithinTheGroup) {
   run_form(GetParam(), [&](Rank& rank) {
-    const auto communicator = make(rank);
+    const auto communicator = make_communicator(GetParam(), rank);
     const auto stream = device::make_inline_stream();
     // Even and odd ranks, in reverse order; the last rank takes no part.
     const bool takes_part = rank.index() + 1 < rank.size() || rank.size() == 1;
@@ -143,7 +138,7 @@ TEST_P(Order, GroupsWithinTheGroup) {
 // 16-bit sums are neither infinite nor zero on the way to an average that fits (COLL-1).
 TEST_P(Order, AveragesBeyondTheRangeOfTheirSums) {
   run_form(GetParam(), [&](Rank& rank) {
-    const auto communicator = make(rank);
+    const auto communicator = make_communicator(GetParam(), rank);
     if (!communicator->capabilities().reduces(DType::float16, ReduceOp::avg)) return;
     const auto stream = device::make_inline_stream();
     for (const float value : {20'000.0f, 1e-7f}) {
