@@ -101,7 +101,7 @@ std::string bars(const ComparisonReport& report) {
 constexpr const char* style = R"(
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:1080px;padding:0 1rem;color:#1f2328}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:1rem 0;font-size:14px}
-th,td{padding:.3rem .7rem;border-bottom:1px solid #d0d7de;text-align:left}td.n,th.n{text-align:right}
+th,td{padding:.3rem .7rem;border-bottom:1px solid #d0d7de;text-align:left}td,th{white-space:nowrap}td.n,th.n{text-align:right}
 svg{width:100%;font:13px system-ui,sans-serif}.compute{fill:#54aeff}.hidden{fill:#4ac26b}.exposed{fill:#fa4549}
 .key i{display:inline-block;width:1em;height:1em;margin:0 .3em 0 1em;vertical-align:-.1em}
 )";
