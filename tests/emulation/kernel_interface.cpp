@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "tests/emulation/grid.h"
+#include "tests/emulation/block.h"
 #include "tests/emulation/machine.h"
 #include "tests/emulation/sanitizer.h"
 
@@ -54,7 +54,7 @@ void require_alignment(const void* address, std::size_t alignment) {
 
 std::uint64_t global_timer() {
   const Inside inside;
-  return current_machine().now();
+  return Machine::current().devices().now();
 }
 
 void sleep(std::uint32_t nanoseconds, Place place) {
@@ -62,7 +62,7 @@ void sleep(std::uint32_t nanoseconds, Place place) {
   CudaThread& thread = Block::running();
   thread.word = nullptr;
   thread.abort_word = nullptr;
-  thread.deadline = current_machine().now() + nanoseconds;
+  thread.deadline = Machine::current().devices().now() + nanoseconds;
   thread.block->park(thread, place);
 }
 

@@ -1,69 +1,90 @@
 #include "tests/emulation/machine.h"
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cstdio>
+#include <cstdlib>
 
 #include "tests/emulation/sanitizer.h"
 
 namespace lockstep::emulation {
 namespace {
 
-Machine* installed = nullptr;
+Machine* the_machine = nullptr;
+
+StreamPolicy stream_policy(const MachineOptions& options) {
+  static constexpr std::array policies{StreamPolicy::deferred, StreamPolicy::random,
+                                       StreamPolicy::eager};
+  return options.streams.value_or(policies[options.seed % policies.size()]);
+}
+
+BlockPolicy block_policy(const MachineOptions& options) {
+  static constexpr std::array policies{BlockPolicy::any, BlockPolicy::priorities};
+  return options.blocks.value_or(policies[options.seed / 3 % policies.size()]);
+}
 
 }  // namespace
 
-const char* name_of(Fault fault) {
-  static constexpr const char* names[] = {"no fault",
-                                          "divergent barrier",
-                                          "warp mismatch",
-                                          "shared memory overflow",
-                                          "uninitialised shared memory",
-                                          "misaligned access",
-                                          "out of bounds",
-                                          "deadlock",
-                                          "trap",
-                                          "misuse"};
-  return names[static_cast<std::size_t>(fault)];
+Machine* Machine::installed() {
+  return the_machine;
 }
 
-Machine& current_machine() {
-  static Machine fallback;
-  return installed != nullptr ? *installed : fallback;
+Machine& Machine::current() {
+  if (the_machine == nullptr) {
+    static Machine fallback;
+    the_machine = &fallback;
+  }
+  return *the_machine;
 }
 
 Machine::Machine(const MachineOptions& options)
     : options_(options),
       random_(options.seed),
-      fibers_(under_address_sanitizer() || under_thread_sanitizer() ? 256 * 1024 : 64 * 1024) {
-  installed = this;
+      memory_(options.devices, options.device_memory),
+      devices_(options.devices, options.limits, block_policy(options), random_, memory_),
+      scheduler_(random_, stream_policy(options), devices_) {
+  const Inside inside;
+  if (the_machine != nullptr) {
+    std::fprintf(stderr, "emulation: a second machine while there is one\n");
+    std::abort();
+  }
+  devices_.set_clock(scheduler_);
+  the_machine = this;
+  // Takes part from here on, so that threads it starts do.
+  scheduler_.enter();
+  scheduler_.leave();
 }
 
 Machine::~Machine() {
-  if (installed == this) installed = nullptr;
+  const Inside inside;
+  scheduler_.enter();
+  if (the_machine == this) the_machine = nullptr;
 }
 
-void Machine::report(Fault fault, const std::string& text) {
-  if (failed()) return;
-  report_ = {fault, text};
-  std::fprintf(stderr, "emulation, seed %llu: %s\n", static_cast<unsigned long long>(options_.seed),
-               text.c_str());
+Report Machine::take_report() {
+  taken_ = true;
+  return report();
 }
 
-bool Machine::run(const Grid& grid) {
-  for (std::uint64_t i = 0; i < grid.block_count() && !failed(); ++i) {
-    const auto x = static_cast<unsigned>(i % grid.grid_extent.x);
-    const auto y = static_cast<unsigned>(i / grid.grid_extent.x % grid.grid_extent.y);
-    const auto z = static_cast<unsigned>(i / grid.grid_extent.x / grid.grid_extent.y);
-    Block block(*this, grid, {x, y, z});
-    while (!block.finished() && !failed()) {
-      if (!block.can_step()) {
-        now_ += 1000;
-        block.poll_parked();
-      } else {
-        block.step();
-      }
-    }
+std::string Machine::leaks() const {
+  std::string text;
+  const auto add = [&](std::size_t count, const char* what) {
+    if (count != 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  };
+  add(memory_.allocations(), "allocations");
+  add(devices_.streams().size(), "streams");
+  add(events_.size(), "events");
+  return text;
+}
+
+void Machine::enqueue(Stream& stream, std::shared_ptr<const Work> work) {
+  if (!stream.capture) {
+    devices_.enqueue(stream, {.work = std::move(work)});
+    return;
   }
-  return !failed();
+  auto& nodes = stream.capture->graph->nodes;
+  nodes.push_back({std::move(work), std::exchange(stream.captured, {nodes.size()})});
 }
 
 }  // namespace lockstep::emulation

@@ -1,46 +1,90 @@
-// The emulated machine: devices, seed, virtual time, and what was found wrong.
+// The emulated machine: devices, memory, seed, time, and what was found wrong.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "tests/emulation/fiber.h"
-#include "tests/emulation/grid.h"
+#include "tests/emulation/devices.h"
+#include "tests/emulation/memory_map.h"
+#include "tests/emulation/random.h"
+#include "tests/emulation/report.h"
+#include "tests/emulation/scheduler.h"
+#include "tests/emulation/work.h"
 
 namespace lockstep::emulation {
 
 struct MachineOptions {
   int devices = 8;
+  // One seed is one interleaving. It also chooses the policies below where they are not given.
   std::uint64_t seed = 1;
+  std::optional<StreamPolicy> streams;
+  std::optional<BlockPolicy> blocks;
+  std::size_t device_memory = std::size_t{256} << 20;
+  DeviceLimits limits;
+  bool driver = true;       // false: as on a machine without a driver
+  bool peer_access = true;  // false: no device reaches another one's memory
+  // The first launch of a kernel on a device loads its code, which may wait for the device, unless
+  // the kernel was loaded before (cudaFuncGetAttributes does) or CUDA_MODULE_LOADING is EAGER.
+  bool lazy_loading = true;
 };
 
-// The machine that the runtime API works on. One at a time; without one, the first call makes one
-// of the default options.
-class Machine final : public BlockServices {
+// The machine that the runtime API works on. One at a time; without one the first call makes one of
+// the default options, which stays. Made, and destroyed when no other thread uses it any more, by
+// the thread that runs the test.
+class Machine {
  public:
   explicit Machine(const MachineOptions& options = {});
-  ~Machine() override;
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  // The machine there is; nullptr for none.
+  static Machine* installed();
+  static Machine& current();
 
   const MachineOptions& options() const { return options_; }
-  const Report& report() const { return report_; }
+  // The first thing that was found wrong. take_report() says that it was expected: what it returns
+  // is no failure of the test any more.
+  const Report& report() const { return devices_.first_report(); }
+  Report take_report();
+  bool has_untaken_report() const { return report().fault != Fault::none && !taken_; }
+  // What kept everyone waiting when time last jumped by 10 ms or more: who waited for a deadline.
+  const std::string& last_stall() const { return scheduler_.last_stall(); }
+  // Allocations, streams and events that were not freed; empty for none.
+  std::string leaks() const;
 
-  Random& random() override { return random_; }
-  FiberPool& fibers() override { return fibers_; }
-  std::uint64_t now() override { return now_ += 10; }
-  void report(Fault fault, const std::string& text) override;
-  bool failed() const override { return report_.fault != Fault::none; }
+  // --- For the runtime API
+  // --------------------------------------------------------------------------
+  Scheduler& scheduler() { return scheduler_; }
+  Devices& devices() { return devices_; }
+  MemoryMap& memory() { return memory_; }
+  bool failed() const { return devices_.failed(); }
+  // Enqueues, or adds to the graph where the stream is being captured.
+  void enqueue(Stream& stream, std::shared_ptr<const Work> work);
 
-  bool run(const Grid& grid);
+  std::set<const Event*>& events() { return events_; }
+  std::set<std::pair<int, int>>& peers() { return peers_; }  // (device, peer that it reaches)
+  std::map<const void*, std::size_t>& dynamic_shared_limits() { return dynamic_shared_limits_; }
+  std::set<std::pair<int, const void*>>& loaded_kernels() { return loaded_kernels_; }
 
  private:
   MachineOptions options_;
   Random random_;
-  FiberPool fibers_;
-  std::uint64_t now_ = 0;
-  Report report_;
+  MemoryMap memory_;
+  Devices devices_;
+  Scheduler scheduler_;
+  bool taken_ = false;
+  std::set<const Event*> events_;
+  std::set<std::pair<int, int>> peers_;
+  std::map<const void*, std::size_t> dynamic_shared_limits_;
+  std::set<std::pair<int, const void*>> loaded_kernels_;
 };
-
-Machine& current_machine();
 
 }  // namespace lockstep::emulation

@@ -1,8 +1,8 @@
 #include "tests/emulation/shared_memory.h"
 
-#include <algorithm>
-#include <cstring>
+#include <cstdint>
 
+#include "tests/emulation/patterns.h"
 #include "tests/emulation/sanitizer.h"
 
 namespace lockstep::emulation {
@@ -10,23 +10,12 @@ namespace {
 
 constexpr std::size_t red_zone = 64;
 constexpr std::size_t granule = 128;  // arrays begin at multiples of it
-constexpr auto canary = std::byte{0xC5};
 
 std::size_t round_up(std::size_t bytes, std::size_t to) {
   return (bytes + to - 1) / to * to;
 }
 
-bool all_canary(const std::byte* begin, std::size_t bytes) {
-  return std::all_of(begin, begin + bytes, [](std::byte b) { return b == canary; });
-}
-
 }  // namespace
-
-void fill_with(std::uint16_t pattern, void* memory, std::size_t bytes) {
-  auto* const begin = static_cast<std::byte*>(memory);
-  for (std::size_t i = 0; i + 1 < bytes; i += 2) std::memcpy(begin + i, &pattern, 2);
-  if (bytes % 2 != 0) begin[bytes - 1] = std::byte{0xFF};
-}
 
 SharedMemory::~SharedMemory() {
   for (const Array& array : arrays_) unpoison(array.begin - red_zone, array.bytes + 2 * red_zone);
@@ -53,19 +42,17 @@ std::byte* SharedMemory::add(const void* declaration, std::size_t bytes, std::si
   std::byte* const base = storage_.back().get();
   const auto address = reinterpret_cast<std::uintptr_t>(base) + red_zone;
   std::byte* const begin = base + red_zone + (round_up(address, granule) - address);
-  std::memset(begin - red_zone, static_cast<int>(canary), red_zone);
-  std::memset(begin + bytes, static_cast<int>(canary), red_zone);
+  fill_red_zone(begin - red_zone, red_zone);
+  fill_red_zone(begin + bytes, red_zone);
   fill_with(uninitialised_shared_pattern, begin, bytes);
-  poison(begin - red_zone, red_zone);
-  poison(begin + bytes, red_zone);
   arrays_.push_back({declaration, name, begin, bytes});
   return begin;
 }
 
 std::string SharedMemory::damaged() const {
   for (const Array& array : arrays_) {
-    if (!all_canary(array.begin - red_zone, red_zone) ||
-        !all_canary(array.begin + array.bytes, red_zone)) {
+    if (!is_red_zone(array.begin - red_zone, red_zone) ||
+        !is_red_zone(array.begin + array.bytes, red_zone)) {
       return array.name;
     }
   }

@@ -3,19 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace lockstep::emulation {
-
-// 16-bit patterns that fill memory nothing was written to. Repeated, each is a NaN as float,
-// double, bfloat16 and float16, and keeps its payload in arithmetic.
-inline constexpr std::uint16_t uninitialised_shared_pattern = 0x7FF5;
-inline constexpr std::uint16_t uninitialised_global_pattern = 0x7FF6;
-inline constexpr std::uint16_t freed_global_pattern = 0x7FF7;
-void fill_with(std::uint16_t pattern, void* memory, std::size_t bytes);
 
 class SharedMemory {
  public:

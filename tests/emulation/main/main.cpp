@@ -1,8 +1,11 @@
-// Runs the tests of CUDA code on emulated GPUs: each test on a machine of its own, which must have
-// found nothing wrong unless the test took the report. The seed is LOCKSTEP_EMULATION_SEED (1
-// without) and one more in each repetition, so --gtest_repeat=20 tries twenty.
+// Runs the tests of CUDA code on emulated GPUs, each on a machine of its own. What the machine
+// found wrong fails the test, unless the test took the report; so does device memory, or a stream
+// or event, that is left behind. The seed is LOCKSTEP_EMULATION_SEED (1 without) and one more in
+// each repetition, so --gtest_repeat=20 tries twenty.
 #include <gtest/gtest.h>
 
+#include <cinttypes>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -21,9 +24,16 @@ class MachineForEachTest final : public testing::EmptyTestEventListener {
   void OnTestStart(const testing::TestInfo&) override {
     machine_ = std::make_unique<Machine>(options_);
   }
-  void OnTestEnd(const testing::TestInfo&) override { machine_.reset(); }
-  void OnTestPartResult(const testing::TestPartResult& result) override {
-    if (result.failed()) std::printf("with emulation seed %lu\n", options_.seed);
+  void OnTestEnd(const testing::TestInfo& info) override {
+    if (machine_->has_untaken_report()) {
+      ADD_FAILURE() << machine_->report().text;
+    } else if (!machine_->failed() && info.result()->Passed() && !machine_->leaks().empty()) {
+      ADD_FAILURE() << "not freed: " << machine_->leaks();
+    }
+    if (info.result()->Failed()) {
+      std::printf("this was with LOCKSTEP_EMULATION_SEED=%" PRIu64 "\n", options_.seed);
+    }
+    machine_.reset();
   }
 
  private:

@@ -1,10 +1,9 @@
-#include "tests/emulation/grid.h"
+#include "tests/emulation/block.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <utility>
@@ -47,31 +46,43 @@ Extent3 unflatten(unsigned number, Extent3 extent) {
 
 Coordinates running_coordinates;
 
+void* Execution::take_race_context(Random& random) {
+  if (!under_thread_sanitizer()) return nullptr;
+  if (void* const context = race_contexts.take()) return context;
+  if (used_race_contexts.empty()) return RaceContexts::make();
+  std::swap(used_race_contexts[random.below(used_race_contexts.size())], used_race_contexts.back());
+  void* const context = used_race_contexts.back();
+  used_race_contexts.pop_back();
+  return context;
+}
+
 CudaThread& Block::running() {
   return *running_thread;
 }
 
-Block::Block(BlockServices& services, const Grid& grid, Extent3 index)
+Block::Block(BlockServices& services, Execution& execution, Extent3 index)
     : services_(services),
-      grid_(grid),
+      execution_(execution),
+      work_(*execution.work),
       index_(index),
-      threads_(grid.threads_per_block()),
-      shared_(grid.dynamic_shared_bytes, grid.shared_limit),
+      threads_(work_.threads()),
+      shared_(work_.dynamic_shared_bytes, work_.shared_limit),
       warp_order_(2 * ((threads_.size() + warp_size - 1) / warp_size)) {
   ready_.reserve(threads_.size());
   for (unsigned i = 0; i < threads_.size(); ++i) {
     threads_[i].block = this;
     threads_[i].number = i;
-    threads_[i].index = unflatten(i, grid.block_extent);
+    threads_[i].index = unflatten(i, work_.block_extent);
     ready_.push_back(&threads_[i]);
   }
   services_.random().shuffle(ready_);
 }
 
+// Threads that have not finished are dropped where they stand.
 Block::~Block() {
   for (CudaThread& thread : threads_) {
-    if (thread.fiber) services_.fibers().give_back(std::move(thread.fiber));
-    if (thread.race_context != nullptr) __tsan_destroy_fiber(thread.race_context);
+    if (thread.fiber) services_.fibers(work_).give_back(std::move(thread.fiber));
+    if (thread.race_context != nullptr) RaceContexts::destroy(thread.race_context);
   }
 }
 
@@ -79,25 +90,27 @@ void Block::step() {
   CudaThread& thread = *ready_.back();
   ready_.pop_back();
   if (!thread.fiber) {
-    thread.fiber = services_.fibers().take();
-    if (under_thread_sanitizer()) thread.race_context = __tsan_create_fiber(0);
+    thread.fiber = services_.fibers(work_).take();
+    thread.race_context = execution_.take_race_context(services_.random());
     thread.fiber->start(&Block::run_thread, &thread, thread.race_context);
   }
   running_thread = &thread;
-  running_coordinates = {thread.index, index_, grid_.block_extent, grid_.grid_extent};
+  running_coordinates = {thread.index, index_, work_.block_extent, work_.grid_extent};
   thread.fiber->resume();
   running_thread = nullptr;
-  if (thread.status == ThreadStatus::finished) {
-    services_.fibers().give_back(std::move(thread.fiber));
+  if (thread.status != ThreadStatus::finished) return;
+  services_.fibers(work_).give_back(std::move(thread.fiber));
+  if (thread.race_context != nullptr) {
+    execution_.used_race_contexts.push_back(std::exchange(thread.race_context, nullptr));
   }
 }
 
 void Block::run_thread(void* argument) {
   auto& thread = *static_cast<CudaThread*>(argument);
-  const Grid& grid = thread.block->grid_;
-  for (const void* const order : grid.follows) acquire(order);
-  grid.call->run();
-  if (grid.precedes != nullptr) release(grid.precedes);
+  const Execution& execution = thread.block->execution_;
+  for (const auto& order : execution.follows) acquire(order.get());
+  execution.work->call->run();
+  release(execution.order.get());
   const Inside inside;
   thread.block->finish(thread);
 }
@@ -338,7 +351,7 @@ void* Block::static_shared(const void* declaration, std::size_t bytes, std::size
   if (memory == nullptr) {
     fail(Fault::shared_overflow,
          fmt::format("{} ({} bytes) does not fit the block's {} bytes of shared memory", name,
-                     bytes, grid_.shared_limit),
+                     bytes, work_.shared_limit),
          {});
   }
   return memory;
@@ -347,24 +360,28 @@ void* Block::static_shared(const void* declaration, std::size_t bytes, std::size
 void Block::park(CudaThread& thread, Place place) {
   thread.status = ThreadStatus::parked;
   thread.place = place;
+  parked_.push_back(&thread);
   Fiber::suspend();
 }
 
 void Block::poll_parked() {
-  for (CudaThread& thread : threads_) {
-    if (thread.status != ThreadStatus::parked) continue;
-    const bool changed =
-        thread.word != nullptr && load_bits(thread.word, thread.word_bytes) != thread.seen;
-    const bool aborted = thread.abort_word != nullptr && load_bits(thread.abort_word, 4) != 0;
-    if (changed || aborted || services_.now() >= thread.deadline) make_ready(thread);
-  }
+  const std::uint64_t now = services_.now();
+  const auto is_over = [&](CudaThread* thread) {
+    return (thread->word != nullptr &&
+            load_bits(thread->word, thread->word_bytes) != thread->seen) ||
+           (thread->abort_word != nullptr && load_bits(thread->abort_word, 4) != 0) ||
+           now >= thread->deadline;
+  };
+  const auto over = std::stable_partition(parked_.begin(), parked_.end(),
+                                          [&](CudaThread* thread) { return !is_over(thread); });
+  const std::vector<CudaThread*> woken(over, parked_.end());
+  parked_.erase(over, parked_.end());
+  for (CudaThread* const thread : woken) make_ready(*thread);
 }
 
 std::uint64_t Block::next_deadline() const {
   std::uint64_t earliest = ~std::uint64_t{0};
-  for (const CudaThread& thread : threads_) {
-    if (thread.status == ThreadStatus::parked) earliest = std::min(earliest, thread.deadline);
-  }
+  for (const CudaThread* const thread : parked_) earliest = std::min(earliest, thread->deadline);
   return earliest;
 }
 
@@ -388,7 +405,7 @@ std::string Block::describe_waits() const {
                                           "in a warp operation at", "waiting at", "finished"};
   std::string text;
   for (const auto& [key, group] : groups) {
-    text += fmt::format("  {} on device {}, {}{}: {} {}\n", grid_.kernel, grid_.device,
+    text += fmt::format("  {} on device {}, {}{}: {} {}\n", work_.name, work_.device,
                         name_of_thread(*group.first),
                         group.count > 1 ? fmt::format(" and {} more", group.count - 1) : "",
                         doing[static_cast<std::size_t>(key.first)], key.second);
@@ -399,10 +416,9 @@ std::string Block::describe_waits() const {
 void Block::fail(Fault fault, const std::string& what, Place place) {
   const CudaThread& thread = running();
   services_.report(fault, fmt::format("{} in {} on device {}, {}{}: {}", emulation::name_of(fault),
-                                      grid_.kernel, grid_.device, name_of_thread(thread),
+                                      work_.name, work_.device, name_of_thread(thread),
                                       place.line == 0 ? "" : " at " + to_string(place), what));
   while (true) Fiber::suspend();  // the machine steps no block any more
-  std::abort();
 }
 
 }  // namespace lockstep::emulation

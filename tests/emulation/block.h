@@ -13,6 +13,7 @@
 #include "tests/emulation/random.h"
 #include "tests/emulation/report.h"
 #include "tests/emulation/shared_memory.h"
+#include "tests/emulation/work.h"
 
 namespace lockstep::emulation {
 
@@ -23,30 +24,24 @@ class BlockServices {
  public:
   virtual ~BlockServices() = default;
   virtual Random& random() = 0;
-  virtual FiberPool& fibers() = 0;
+  virtual FiberPool& fibers(const Work& work) = 0;
   virtual std::uint64_t now() = 0;  // virtual nanoseconds
-  // The first fault ends the machine's kernels; later ones are its consequences.
+  // The first fault ends all kernels of the machine; later ones are its consequences.
   virtual void report(Fault fault, const std::string& text) = 0;
-  virtual bool failed() const = 0;
 };
 
-// One launch. Shared by its blocks.
-struct Grid {
-  std::unique_ptr<const KernelCall> call;
-  std::string kernel;  // its name, for reports
-  int device = 0;
-  Extent3 grid_extent{1, 1, 1};
-  Extent3 block_extent{1, 1, 1};
-  std::size_t dynamic_shared_bytes = 0;
-  std::size_t shared_limit = 48 * 1024;
-  // For the race detector: what its threads follow, and what follows them.
-  std::vector<const void*> follows;
-  const void* precedes = nullptr;
+// Work of a stream that has started. Shared by its blocks.
+struct Execution {
+  std::shared_ptr<const Work> work;
+  Orders follows;
+  std::shared_ptr<const Order> order;
+  RaceContexts& race_contexts;
+  std::vector<void*> used_race_contexts;
+  int priority = 0;
+  std::uint64_t next_block = 0;  // the first one that is not resident yet
+  std::uint64_t live_blocks = 0;
 
-  std::uint64_t block_count() const {
-    return std::uint64_t{grid_extent.x} * grid_extent.y * grid_extent.z;
-  }
-  unsigned threads_per_block() const { return block_extent.x * block_extent.y * block_extent.z; }
+  void* take_race_context(Random& random);
 };
 
 enum class ThreadStatus : std::uint8_t { ready, at_barrier, at_warp, parked, finished };
@@ -80,13 +75,12 @@ struct CudaThread {
 // barrier() on by the block's own fibers.
 class Block {
  public:
-  Block(BlockServices& services, const Grid& grid, Extent3 index);
+  Block(BlockServices& services, Execution& execution, Extent3 index);
   ~Block();
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
 
-  const Grid& grid() const { return grid_; }
-  Extent3 index() const { return index_; }
+  Execution& execution() const { return execution_; }
   bool finished() const { return finished_ == threads_.size(); }
   bool can_step() const { return !ready_.empty(); }
   // Runs one ready thread up to the next point where it waits or may be switched.
@@ -136,10 +130,12 @@ class Block {
   std::string name_of_thread(const CudaThread& thread) const;
 
   BlockServices& services_;
-  const Grid& grid_;
+  Execution& execution_;
+  const Work& work_;
   Extent3 index_;
   std::vector<CudaThread> threads_;
   std::vector<CudaThread*> ready_;
+  std::vector<CudaThread*> parked_;
   std::size_t finished_ = 0;
   SharedMemory shared_;
 

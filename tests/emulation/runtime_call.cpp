@@ -1,0 +1,168 @@
+#include "tests/emulation/runtime_call.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::emulation {
+namespace {
+
+thread_local int this_threads_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+// All that a stream held when the wait began is done.
+class StreamDone final : public Condition {
+ public:
+  explicit StreamDone(const Stream& stream) : stream_(stream), target_(stream.enqueued) {}
+  bool holds() const override { return stream_.completed >= target_; }
+  std::string describe() const override {
+    return fmt::format("stream {} of device {}, {} operations", stream_.number, stream_.device,
+                       target_ - stream_.completed);
+  }
+
+ private:
+  const Stream& stream_;
+  std::uint64_t target_;
+};
+
+}  // namespace
+
+int current_device() {
+  return this_threads_device;
+}
+
+void set_current_device(int device) {
+  this_threads_device = device;
+}
+
+cudaError_t status_of(const Report& report) {
+  switch (report.fault) {
+    case Fault::none:
+      return cudaSuccess;
+    case Fault::misaligned:
+      return cudaErrorMisalignedAddress;
+    case Fault::out_of_bounds:
+      return cudaErrorIllegalAddress;
+    case Fault::deadlock:
+      return cudaErrorLaunchTimeout;
+    case Fault::misuse:
+      return cudaErrorInvalidValue;
+    default:
+      return cudaErrorLaunchFailure;
+  }
+}
+
+RuntimeCall::RuntimeCall(bool may_give_way) : machine_(Machine::current()) {
+  machine_.scheduler().enter();
+  if (may_give_way) machine_.scheduler().step();
+}
+
+RuntimeCall::~RuntimeCall() {
+  machine_.scheduler().leave();
+}
+
+cudaError_t RuntimeCall::usable() const {
+  if (!machine_.options().driver) return fail(cudaErrorInsufficientDriver);
+  if (machine_.options().devices == 0) return fail(cudaErrorNoDevice);
+  if (machine_.failed()) return fail(status_of(machine_.report()));
+  return cudaSuccess;
+}
+
+cudaError_t RuntimeCall::fail(cudaError_t status) const {
+  last_error = status;
+  return status;
+}
+
+cudaError_t RuntimeCall::misuse(const std::string& text) const {
+  machine_.devices().report(Fault::misuse, text);
+  return fail(cudaErrorInvalidValue);
+}
+
+Stream* RuntimeCall::stream(cudaStream_t handle, const char* call) const {
+  const auto& streams = machine_.devices().streams();
+  const auto found = std::find_if(streams.begin(), streams.end(),
+                                  [&](const auto& stream) { return stream.get() == handle; });
+  if (found != streams.end()) return found->get();
+  misuse(fmt::format("{}: {} is not a stream{}", call, static_cast<const void*>(handle),
+                     handle == nullptr ? "; the legacy default stream is not used here" : ""));
+  return nullptr;
+}
+
+Event* RuntimeCall::event(cudaEvent_t handle, const char* call) const {
+  if (machine_.events().contains(handle)) return handle;
+  misuse(fmt::format("{}: {} is not an event", call, static_cast<const void*>(handle)));
+  return nullptr;
+}
+
+cudaError_t RuntimeCall::wait_for(Stream& stream) const {
+  machine_.scheduler().wait(StreamDone(stream), never);
+  for (const auto& order : stream.frontier) acquire(order.get());
+  return usable();
+}
+
+cudaError_t RuntimeCall::wait_for_device(int device) const {
+  for (const auto& stream : machine_.devices().streams()) {
+    if (stream->device == device) wait_for(*stream);
+  }
+  return usable();
+}
+
+bool RuntimeCall::may_wait(const char* call) const {
+  for (const auto& stream : machine_.devices().streams()) {
+    if (!stream->capture) continue;
+    stream->capture->invalid = true;
+    misuse(fmt::format("{} while stream {} is captured", call, stream->number));
+    return false;
+  }
+  return true;
+}
+
+}  // namespace lockstep::emulation
+
+using lockstep::emulation::Machine;
+
+cudaError_t cudaGetLastError() {
+  return std::exchange(lockstep::emulation::last_error, cudaSuccess);
+}
+
+const char* cudaGetErrorString(cudaError_t status) {
+  const Machine* const machine = Machine::installed();
+  if (machine != nullptr && machine->failed() && status == status_of(machine->report())) {
+    return machine->report().text.c_str();
+  }
+  return cudaGetErrorName(status);
+}
+
+const char* cudaGetErrorName(cudaError_t status) {
+  switch (status) {
+#define NAME(error) \
+  case error:       \
+    return #error
+    NAME(cudaSuccess);
+    NAME(cudaErrorInvalidValue);
+    NAME(cudaErrorMemoryAllocation);
+    NAME(cudaErrorInvalidConfiguration);
+    NAME(cudaErrorInsufficientDriver);
+    NAME(cudaErrorNoDevice);
+    NAME(cudaErrorInvalidDevice);
+    NAME(cudaErrorPeerAccessUnsupported);
+    NAME(cudaErrorInvalidResourceHandle);
+    NAME(cudaErrorNotReady);
+    NAME(cudaErrorIllegalAddress);
+    NAME(cudaErrorLaunchOutOfResources);
+    NAME(cudaErrorLaunchTimeout);
+    NAME(cudaErrorPeerAccessAlreadyEnabled);
+    NAME(cudaErrorPeerAccessNotEnabled);
+    NAME(cudaErrorMisalignedAddress);
+    NAME(cudaErrorLaunchFailure);
+    NAME(cudaErrorCooperativeLaunchTooLarge);
+    NAME(cudaErrorStreamCaptureUnsupported);
+    NAME(cudaErrorStreamCaptureInvalidated);
+    NAME(cudaErrorStreamCaptureUnmatched);
+    NAME(cudaErrorStreamCaptureUnjoined);
+    NAME(cudaErrorUnknown);
+#undef NAME
+  }
+  return "an error the emulation does not know";
+}
