@@ -95,8 +95,8 @@ struct Loader::Impl {
     Batch batch;
   };
 
-  Impl(Context& context, const std::string& path, std::string_view split_name,
-       const LoaderOptions& given, SharedStorage& storage);
+  Impl(Context& context, DatasetFile file, std::string_view split_name, const LoaderOptions& given,
+       SharedStorage& storage);
   bool in_memory() const { return sampler.blocks() == 1; }
   std::unique_ptr<RowStore> make_store(DatasetFile file, SharedStorage& storage);
   void make_slots(Context& context);
@@ -115,16 +115,7 @@ struct Loader::Impl {
   std::int64_t step = 0;
   std::chrono::steady_clock::duration waited{};
   Prefetcher prefetcher;  // last, since its thread uses all the others
-
- private:
-  Impl(Context& context, DatasetFile file, std::string_view split_name, const LoaderOptions& given,
-       SharedStorage& storage);
 };
-
-Loader::Impl::Impl(Context& context, const std::string& path, std::string_view split_name,
-                   const LoaderOptions& given, SharedStorage& storage)
-    : Impl(context, (check_options(context, given), DatasetFile(path)), split_name, given,
-           storage) {}
 
 Loader::Impl::Impl(Context& context, DatasetFile file, std::string_view split_name,
                    const LoaderOptions& given, SharedStorage& storage)
@@ -225,8 +216,10 @@ void Loader::Impl::gather(const GroupRows& rows, RowRange positions, std::int64_
 }
 
 Loader::Loader(Context& context, const std::string& path, std::string_view split,
-               const LoaderOptions& options, SharedStorage& storage)
-    : impl_(std::make_unique<Impl>(context, path, split, options, storage)) {}
+               const LoaderOptions& options, SharedStorage& storage) {
+  check_options(context, options);
+  impl_ = std::make_unique<Impl>(context, DatasetFile(path), split, options, storage);
+}
 
 Loader::~Loader() = default;
 
