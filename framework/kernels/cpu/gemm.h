@@ -1,7 +1,7 @@
 // The matrix product of one thread: the one function under matmul and linear.
 //
 // Element (i, j) of the product is one chain of fused multiply-adds along the summed axis, in
-// order, cut only at multiples of `gemm_summed_block`. So its bits depend on row i of a and column
+// order, cut where `gemm_parts` says. So its bits depend on row i of a and column
 // j of b and on nothing else: not on the other rows of a batch, the tile it was computed in,
 // strides, transposition or the width of the processor's vectors. (A processor without fused
 // multiply-add rounds twice and gives other bits.)
@@ -17,7 +17,11 @@
 
 namespace lockstep::kernels {
 
-inline constexpr std::int64_t gemm_summed_block = 1024;
+// The parts that the summed axis is cut into: as even as can be, part i from i * k / parts on.
+inline constexpr std::int64_t gemm_longest_part = 1024;
+inline constexpr std::int64_t gemm_parts(std::int64_t k) {
+  return (k + gemm_longest_part - 1) / gemm_longest_part;
+}
 
 // A matrix of any strides (in elements).
 template <class T>
@@ -33,7 +37,7 @@ struct MatrixView {
 };
 
 // c[m, n] = a[m, k] * b[k, n], added to c when `accumulate`; otherwise c is not read. On the
-// calling thread, without memory of its own but the stack (0.8 MiB). Thread-safe. Everything may be
+// calling thread, without memory of its own but the stack (1.2 MiB). Thread-safe. Everything may be
 // of size 0.
 template <class T>
 struct GemmArguments {

@@ -61,7 +61,7 @@ void CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Ac
                                  {x.data<T>(), x.strides()[0], x.strides()[1]},
                                  {w.data<T>(), w.strides()[1], w.strides()[0]},
                                  {before ? before : to, n, 1}};
-    const Tiling tiling(m, n);
+    const Tiling tiling(m, n, y.context().threads().size());
     visit_activation(activation, [&](auto f) {
       y.context().threads().for_each(tiling.count(), [&](std::int64_t task) {
         const Tile tile = tiling[task];

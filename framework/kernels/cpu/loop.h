@@ -13,25 +13,11 @@
 #include <tuple>
 #include <utility>
 
+#include "framework/kernels/cpu/axes.h"
 #include "framework/kernels/cpu/parallel.h"
 #include "framework/tensor/tensor.h"
 
 namespace lockstep::kernels {
-
-// Strides of `operand` as seen by a loop over `shape`: 0 along an axis in which it is broadcast.
-// Throws UsageError naming both shapes when it does not broadcast to `shape`.
-Strides broadcast_strides(const Tensor& operand, const Shape& shape);
-
-inline constexpr std::size_t max_operands = 4;
-
-struct Axis {
-  std::int64_t extent = 1;
-  std::array<std::int64_t, max_operands> stride{};  // of each operand, in elements
-};
-
-// Merges neighbours (axes[i] outside axes[i + 1]) that every operand walks through evenly; drops
-// axes of extent 1. Returns how many are left, packed at the front.
-int merge_axes(std::span<Axis> axes);
 
 class Loop {
  public:
@@ -39,30 +25,22 @@ class Loop {
   explicit Loop(std::span<const Tensor* const> operands);
 
   std::int64_t count() const { return rows_ * inner_.extent; }
-  const std::array<std::int64_t, max_operands>& inner_strides() const { return inner_.stride; }
-  // The axis around the innermost; of extent 1 if there is none.
-  Axis next_axis() const {
-    return outer_rank_ > 0 ? outer_[static_cast<std::size_t>(outer_rank_ - 1)] : Axis{};
-  }
+  const Axis& inner() const { return inner_; }
+  Axis next() const { return outer_.innermost(); }  // the one around it
 
-  // Calls body(offsets, length) for stretches of the innermost axis, in parallel; offsets[i] is
-  // where operand i stands, in elements from its first.
+  // Calls body(offsets, length) for stretches of the innermost axis, in parallel; `offsets` say
+  // where the operands stand, in elements from their first.
   template <class Body>
   void for_each_row(Context& context, Body&& body) const {
     if (count() == 0) return;
-    const std::int64_t length = inner_.extent;
-    if (length >= elements_per_block) {
-      const std::int64_t pieces = ceil_div(length, elements_per_block);
-      context.threads().for_each(rows_ * pieces, [&](std::int64_t task) {
-        auto offsets = offsets_of_row(task / pieces);
-        const std::int64_t begin = task % pieces * elements_per_block;
-        for (std::size_t i = 0; i < max_operands; ++i) offsets[i] += begin * inner_.stride[i];
-        body(offsets, std::min(elements_per_block, length - begin));
-      });
-      return;
-    }
-    for_row_blocks(context, rows_, length, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t row = begin; row < end; ++row) body(offsets_of_row(row), length);
+    const std::int64_t length = std::min(inner_.extent, elements_per_block);
+    const std::int64_t pieces = ceil_div(inner_.extent, length);
+    for_row_blocks(context, rows_ * pieces, length, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t task = begin; task < end; ++task) {
+        const std::int64_t first = task % pieces * length;
+        body(outer_.offsets(task / pieces) + first * inner_,
+             std::min(length, inner_.extent - first));
+      }
     });
   }
 
@@ -71,35 +49,29 @@ class Loop {
   template <class Body>
   void for_each_tile(Context& context, std::int64_t rows, std::int64_t length, Body&& body) const {
     if (count() == 0) return;
-    const std::int64_t height = next_axis().extent;
+    const std::int64_t height = next().extent;
     const std::int64_t down = ceil_div(height, rows), across = ceil_div(inner_.extent, length);
-    for_blocks(
-        context, rows_ / height * down * across,
-        std::max<std::int64_t>(1, elements_per_block / (rows * length)),
-        [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t tile = begin; tile < end; ++tile) {
-            const std::int64_t column = tile % across * length, row = tile / across % down * rows;
-            auto offsets = offsets_of_row(tile / across / down * height + row);
-            for (std::size_t i = 0; i < max_operands; ++i) offsets[i] += column * inner_.stride[i];
-            body(offsets, std::min(rows, height - row), std::min(length, inner_.extent - column));
-          }
-        });
+    for_row_blocks(context, rows_ / height * down * across, rows * length,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t tile = begin; tile < end; ++tile) {
+                       const std::int64_t column = tile % across * length;
+                       const std::int64_t row = tile / across % down * rows;
+                       body(outer_.offsets(tile / across / down * height + row) + column * inner_,
+                            std::min(rows, height - row), std::min(length, inner_.extent - column));
+                     }
+                   });
   }
 
  private:
-  std::array<std::int64_t, max_operands> offsets_of_row(std::int64_t row) const;
-
-  std::array<Axis, Shape::max_rank> outer_;  // outermost first
-  int outer_rank_ = 0;
-  std::int64_t rows_ = 1;
+  Axes outer_;
   Axis inner_;
+  std::int64_t rows_ = 1;
 };
 
 // out[i] = f(inputs[i]...) for one stretch. Contiguous stretches and, of two inputs, a constant one
 // have loops of their own, which vectorise.
 template <class Out, class F, class... In>
-void transform_row(std::int64_t n, const std::array<std::int64_t, max_operands>& strides, F f,
-                   Out* out, const In*... in) {
+void transform_row(std::int64_t n, const Offsets& strides, F f, Out* out, const In*... in) {
   if (std::all_of(strides.begin(), strides.begin() + sizeof...(In) + 1,
                   [](std::int64_t stride) { return stride == 1; })) {
 #pragma GCC ivdep
@@ -134,7 +106,7 @@ void transform(const Tensor& out, F f, const Tensors&... inputs) {
   const std::array<const In*, sizeof...(inputs)> from{inputs.template data<In>()...};
   loop.for_each_row(out.context(), [&](const auto& at, std::int64_t n) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      transform_row(n, loop.inner_strides(), f, to + at[0], (from[I] + at[I + 1])...);
+      transform_row(n, loop.inner().stride, f, to + at[0], (from[I] + at[I + 1])...);
     }
     (std::index_sequence_for<Tensors...>{});
   });

@@ -31,9 +31,9 @@ bool copy_transposed(const Tensor& x, const Tensor& out) {
   constexpr std::int64_t side = 16;
   const Tensor* const operands[] = {&out, &x};
   const Loop loop(operands);
-  const std::int64_t out_stride = loop.next_axis().stride[0], x_stride = loop.inner_strides()[1];
-  if (loop.inner_strides()[0] != 1 || x_stride == 1 || loop.next_axis().stride[1] != 1)
-    return false;
+  const Axis inner = loop.inner(), next = loop.next();
+  if (inner.stride[0] != 1 || inner.stride[1] == 1 || next.stride[1] != 1) return false;
+  const std::int64_t out_stride = next.stride[0], x_stride = inner.stride[1];
   const T* const from = x.data<T>();
   T* const to = out.data<T>();
   loop.for_each_tile(out.context(), side, side,

@@ -1,7 +1,7 @@
 // Matrix products cut into tiles, each one gemm on one thread.
 //
-// The tiles follow from the shape alone and never divide the summed axis. (gemm's bits would not
-// depend on them in any case.)
+// The bits of a product do not depend on its tiles (see gemm.h), so there may be as many as the
+// threads at hand can use. The summed axis is never cut.
 #pragma once
 
 #include <algorithm>
@@ -16,21 +16,31 @@ struct Tile {
   std::int64_t row = 0, column = 0, rows = 0, columns = 0;
 };
 
-// How an m x n product is cut.
+// How an m x n product is cut for a number of threads.
 class Tiling {
  public:
-  Tiling(std::int64_t m, std::int64_t n) : m_(m), n_(n), across_(ceil_div(n, columns)) {}
+  Tiling(std::int64_t m, std::int64_t n, int threads) : m_(m), n_(n) {
+    // Large enough to repay copying the operands, small enough to be in cache when bias and
+    // activation are applied; then smaller until every thread has a few.
+    constexpr std::int64_t least = 64;
+    const std::int64_t wanted = threads > 1 ? 3 * threads : 1;
+    while (count() < wanted && std::max(rows_, columns_) > least) {
+      std::int64_t& longer = std::min(rows_, m) > std::min(columns_, n) ? rows_ : columns_;
+      if (longer <= least) break;
+      longer /= 2;
+    }
+  }
 
-  std::int64_t count() const { return across_ * ceil_div(m_, rows); }
+  std::int64_t count() const { return across() * ceil_div(m_, rows_); }
   Tile operator[](std::int64_t index) const {
-    const std::int64_t row = index / across_ * rows, column = index % across_ * columns;
-    return {row, column, std::min(rows, m_ - row), std::min(columns, n_ - column)};
+    const std::int64_t row = index / across() * rows_, column = index % across() * columns_;
+    return {row, column, std::min(rows_, m_ - row), std::min(columns_, n_ - column)};
   }
 
  private:
-  static constexpr std::int64_t rows = 256, columns = 256;
+  std::int64_t across() const { return ceil_div(n_, columns_); }
 
-  std::int64_t m_, n_, across_;
+  std::int64_t m_, n_, rows_ = 256, columns_ = 256;
 };
 
 // The part of a product that one tile is.

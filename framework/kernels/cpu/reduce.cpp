@@ -25,50 +25,27 @@ constexpr std::int64_t run_of_columns = 32;  // rows added up in T before they j
 constexpr std::int64_t block_size = 256 * 1024;  // elements of a block of the summed space
 constexpr std::int64_t few_outputs = 32;
 
-// One group of axes, outermost first, with the innermost apart.
-struct Axes {
-  std::array<Axis, Shape::max_rank> axis;
-  int rank = 0;
+// How dense an axis is in the inputs; 1 for the densest.
+std::int64_t input_stride(const Axis& axis) {
+  return axis.stride[1] + axis.stride[2];
+}
 
-  void add(const Axis& added) { axis[static_cast<std::size_t>(rank++)] = added; }
-  // Densest axis of the inputs last, then merged; afterwards there is at least one axis.
+// One group of axes, the densest apart.
+struct Group {
+  Axes outer;
+  Axis inner;
+
   void arrange() {
-    for (int i = 1; i < rank; ++i) {
-      for (int j = i; j > 0 && input_stride(j - 1) < input_stride(j); --j) {
-        std::swap(axis[static_cast<std::size_t>(j - 1)], axis[static_cast<std::size_t>(j)]);
-      }
-    }
-    rank = merge_axes({axis.data(), static_cast<std::size_t>(rank)});
-    if (rank == 0) add(Axis{});
-  }
-  std::int64_t input_stride(int i) const {
-    const Axis& a = axis[static_cast<std::size_t>(i)];
-    return a.stride[1] + a.stride[2];
-  }
-  const Axis& inner() const { return axis[static_cast<std::size_t>(rank - 1)]; }
-  std::int64_t outer_count() const {
-    std::int64_t count = 1;
-    for (int i = 0; i + 1 < rank; ++i) count *= axis[static_cast<std::size_t>(i)].extent;
-    return count;
-  }
-  // Where the operands stand at index `index` of the outer axes and `inner_index` of the innermost.
-  std::array<std::int64_t, max_operands> offsets(std::int64_t index,
-                                                 std::int64_t inner_index) const {
-    std::array<std::int64_t, max_operands> at{};
-    for (std::size_t i = 0; i < max_operands; ++i) at[i] = inner_index * inner().stride[i];
-    for (int a = rank - 2; a >= 0; --a) {
-      const Axis& outer = axis[static_cast<std::size_t>(a)];
-      for (std::size_t i = 0; i < max_operands; ++i)
-        at[i] += index % outer.extent * outer.stride[i];
-      index /= outer.extent;
-    }
-    return at;
+    outer.sort(input_stride);
+    outer.merge();
+    inner = outer.pop();
   }
 };
 
-// The cut of a sum into units (outputs summed together) and blocks of runs.
+// The cut of a sum into units (outputs summed together) and blocks of runs. Operand 0 is the
+// output.
 struct Plan {
-  Axes kept, summed;
+  Group kept, summed;
   bool columns = false;
   std::int64_t width = 1;  // outputs of a unit
   std::int64_t units = 0;
@@ -78,8 +55,8 @@ struct Plan {
   std::int64_t blocks = 1;
 
   Plan(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& shape);
-  std::int64_t units_per_row() const { return ceil_div(kept.inner().extent, width); }
-  std::int64_t runs_per_row() const { return ceil_div(summed.inner().extent, run); }
+  std::int64_t units_per_row() const { return ceil_div(kept.inner.extent, width); }
+  std::int64_t runs_per_row() const { return ceil_div(summed.inner.extent, run); }
 };
 
 Plan::Plan(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& shape) {
@@ -89,19 +66,17 @@ Plan::Plan(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& sha
   const int missing = shape.rank() - out.rank();
   for (int i = 0; i < shape.rank(); ++i) {
     const auto at = static_cast<std::size_t>(i);
-    const Axis axis{shape[i], {out_strides[at], a_strides[at], b_strides[at]}};
     const bool sum = i < missing || (out.shape()[i - missing] == 1 && shape[i] != 1);
-    (sum ? summed : kept).add(axis);
+    (sum ? summed : kept).outer.add({shape[i], {out_strides[at], a_strides[at], b_strides[at]}});
   }
   kept.arrange();
   summed.arrange();
-  columns = kept.inner().extent > 1 &&
-            (summed.inner().extent <= 1 ||
-             kept.input_stride(kept.rank - 1) < summed.input_stride(summed.rank - 1));
-  width = columns ? std::min(strip, kept.inner().extent) : 1;
-  units = kept.outer_count() * units_per_row();
-  run = std::clamp<std::int64_t>(summed.inner().extent, 1, columns ? run_of_columns : run_of_rows);
-  runs = summed.outer_count() * runs_per_row();
+  columns = kept.inner.extent > 1 &&
+            (summed.inner.extent <= 1 || input_stride(kept.inner) < input_stride(summed.inner));
+  width = columns ? std::min(strip, kept.inner.extent) : 1;
+  units = kept.outer.count() * units_per_row();
+  run = std::clamp<std::int64_t>(summed.inner.extent, 1, columns ? run_of_columns : run_of_rows);
+  runs = summed.outer.count() * runs_per_row();
   runs_per_block =
       units < few_outputs ? ceil_div(block_size, run * width) : std::max<std::int64_t>(1, runs);
   blocks = std::max<std::int64_t>(1, ceil_div(runs, runs_per_block));
@@ -115,14 +90,14 @@ class UnitSum {
 
   // Where the unit starts, and how many outputs it has.
   struct Place {
-    std::array<std::int64_t, max_operands> at;
+    Offsets at;
     std::int64_t outputs;
   };
   Place place(std::int64_t unit) const {
     const std::int64_t row = unit / plan_.units_per_row();
     const std::int64_t first = unit % plan_.units_per_row() * plan_.width;
-    return {plan_.kept.offsets(row, first),
-            std::min(plan_.width, plan_.kept.inner().extent - first)};
+    return {plan_.kept.outer.offsets(row) + first * plan_.kept.inner,
+            std::min(plan_.width, plan_.kept.inner.extent - first)};
   }
 
   void operator()(const Place& place, std::int64_t block, double* sums) const {
@@ -131,8 +106,8 @@ class UnitSum {
     for (std::int64_t run = block * plan_.runs_per_block; run < end; ++run) {
       const std::int64_t row = run / plan_.runs_per_row();
       const std::int64_t first = run % plan_.runs_per_row() * plan_.run;
-      const auto at = plan_.summed.offsets(row, first);
-      const std::int64_t length = std::min(plan_.run, plan_.summed.inner().extent - first);
+      const Offsets at = plan_.summed.outer.offsets(row) + first * plan_.summed.inner;
+      const std::int64_t length = std::min(plan_.run, plan_.summed.inner.extent - first);
       const T* const a = a_ + place.at[1] + at[1];
       const T* const b = product ? b_ + place.at[2] + at[2] : nullptr;
       if (plan_.columns) {
@@ -145,7 +120,7 @@ class UnitSum {
 
  private:
   double sum_row(const T* a, const T* b, std::int64_t n) const {
-    const std::int64_t sa = plan_.summed.inner().stride[1], sb = plan_.summed.inner().stride[2];
+    const std::int64_t sa = plan_.summed.inner.stride[1], sb = plan_.summed.inner.stride[2];
     if constexpr (product) {
       if (sa == 1 && sb == 1) return lane_sum(n, [=](std::int64_t i) { return a[i] * b[i]; });
       return lane_sum(n, [=](std::int64_t i) { return a[i * sa] * b[i * sb]; });
@@ -157,8 +132,8 @@ class UnitSum {
 
   void add_columns(const T* a, const T* b, std::int64_t rows, std::int64_t outputs,
                    double* sums) const {
-    const Axis& down = plan_.summed.inner();
-    const Axis& across = plan_.kept.inner();
+    const Axis& down = plan_.summed.inner;
+    const Axis& across = plan_.kept.inner;
     T partial[strip] = {};
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* const a_row = a + row * down.stride[1];
@@ -187,7 +162,7 @@ void run_sum(const Plan& plan, double alpha, const Tensor& a, const Tensor* b, c
   if (out.count() == 0) return;
   const UnitSum<T, product> unit_sum(plan, a.data<T>(), product ? b->data<T>() : nullptr);
   T* const to = out.data<T>();
-  const std::int64_t stride = plan.kept.inner().stride[0];
+  const std::int64_t stride = plan.kept.inner.stride[0];
   const auto store = [&](const auto& place, const double* sums) {
     T* const o = to + place.at[0];
     for (std::int64_t i = 0; i < place.outputs; ++i) {

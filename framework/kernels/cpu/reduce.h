@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 namespace lockstep::kernels {
@@ -32,18 +33,19 @@ double lane_sum(std::int64_t n, Term term) {
 template <class T>
 T lane_max(std::int64_t n, const T* x) {
   constexpr std::int64_t lanes = 16;
+  using Vector [[gnu::vector_size(lanes * sizeof(T))]] = T;
   T largest = -std::numeric_limits<T>::infinity();
   std::int64_t i = 0;
   if (n >= lanes) {
-    T lane_largest[lanes];
-    std::fill_n(lane_largest, lanes, largest);
+    Vector lane_largest = largest - Vector{};
     for (; i + lanes <= n; i += lanes) {
-      for (std::int64_t lane = 0; lane < lanes; ++lane) {
-        const T v = x[i + lane];
-        lane_largest[lane] = v > lane_largest[lane] ? v : lane_largest[lane];
-      }
+      Vector v;
+      std::memcpy(&v, x + i, sizeof v);
+      lane_largest = v > lane_largest ? v : lane_largest;
     }
-    largest = *std::max_element(lane_largest, lane_largest + lanes);
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      largest = std::max(largest, static_cast<T>(lane_largest[lane]));
+    }
   }
   for (; i < n; ++i) largest = x[i] > largest ? x[i] : largest;
   return largest;

@@ -58,9 +58,10 @@ struct Storage {
 template <class T>
 T chain(const GemmArguments<T>& g, std::int64_t i, std::int64_t j, bool fused, T c) {
   bool first = !g.accumulate;
-  for (std::int64_t block = 0; block < std::max<std::int64_t>(g.k, 1); block += gemm_summed_block) {
+  const std::int64_t parts = std::max<std::int64_t>(1, gemm_parts(g.k));
+  for (std::int64_t part = 0; part < parts; ++part) {
     T sum = 0;
-    for (std::int64_t p = block; p < std::min(g.k, block + gemm_summed_block); ++p) {
+    for (std::int64_t p = part * g.k / parts; p < (part + 1) * g.k / parts; ++p) {
       const T a = *g.a.at(i, p), b = *g.b.at(p, j);
       sum = fused ? std::fma(a, b, sum) : sum + a * b;
     }
