@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <mutex>
@@ -297,6 +298,16 @@ TEST(Replica, StartsFromTheParametersOfRankZero) {
 class DamagedReplica : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Sizes, DamagedReplica, ::testing::Values(2, 4));
 
+bool is_numeric(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const NumericError&) {
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
 // GRAD-4
 TEST_P(DamagedReplica, IsFoundWithParameterAndStep) {
   ToyProblem problem;
@@ -308,8 +319,9 @@ TEST_P(DamagedReplica, IsFoundWithParameterAndStep) {
     require_equal_replicas(rank.communicator, replica.arena(), step, rank.context.compute_stream());
   };
   const auto errors = run_ranks_catching(GetParam(), [&](Rank rank) { train_toy(rank, problem); });
+  // A rank that was about to find it itself may be ended by one that was faster.
+  EXPECT_TRUE(std::any_of(errors.begin(), errors.end(), is_numeric));
   for (const auto& error : errors) {
-    EXPECT_THROW(std::rethrow_exception(error), NumericError);
     EXPECT_THAT(message_of(error), HasSubstr("step 5"));
     EXPECT_THAT(message_of(error), HasSubstr("'hidden.1.weight'"));
     EXPECT_THAT(message_of(error),
