@@ -18,20 +18,22 @@ Barrier::Barrier(const Group& group, std::span<std::byte> memory)
 
 bool Barrier::arrive() {
   ++round_;
-  arrivals_[group_.rank()].round.store(round_, std::memory_order_relaxed);
   const auto size = static_cast<std::uint32_t>(group_.size());
   // The counter is never set back; it wraps as round_ * size does.
-  if (state_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 != round_ * size) return false;
-  post(state_->released, round_);
-  return true;
+  const bool last = state_->arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == round_ * size;
+  if (last) post(state_->released, round_);
+  // Written last: as long as the barrier is not released, a rank is missing here too, even if one
+  // was killed on the way.
+  arrivals_[group_.rank()].round.store(round_, std::memory_order_release);
+  return last;
 }
 
 int Barrier::first_missing() const {
   for (int rank = 0; rank < group_.size(); ++rank) {
-    const std::uint32_t round = arrivals_[rank].round.load(std::memory_order_relaxed);
+    const std::uint32_t round = arrivals_[rank].round.load(std::memory_order_acquire);
     if (static_cast<std::int32_t>(round - round_) < 0) return rank;
   }
-  return -1;  // the last one came as the deadline passed
+  return -1;
 }
 
 }  // namespace lockstep::comm

@@ -30,10 +30,12 @@ class Barrier {
   template <class Late>
   void arrive_and_wait(device::Deadline deadline, Late&& late) {
     if (arrive()) return;
-    group_.wait(
-        state_->released,
-        [this](std::uint32_t value) { return static_cast<std::int32_t>(value - round_) >= 0; },
-        deadline, [&] { return late(first_missing()); });
+    const auto released = [this](std::uint32_t value) {
+      return static_cast<std::int32_t>(value - round_) >= 0;
+    };
+    while (!group_.wait_until(state_->released, released, deadline))
+      // Nobody: the last one came at this very moment.
+      if (const int missing = first_missing(); missing >= 0) throw late(missing);
   }
 
  private:
@@ -46,8 +48,8 @@ class Barrier {
     std::atomic<std::uint32_t> round;
   };
 
-  bool arrive();  // true for the last one, which has released the others
-  int first_missing() const;
+  bool arrive();              // true for the last one, which has released the others
+  int first_missing() const;  // -1: nobody
 
   const Group& group_;
   State* state_;

@@ -59,26 +59,35 @@ class Group {
   // for a negative one. An abort of this group ends the new one too, not the other way round.
   std::unique_ptr<Group> split(int color, int key, device::Deadline deadline);
 
-  // Waits until `ready(value of the signal)`, with acquire. `signal` lies in memory of this group.
-  // Throws RankError with the first cause when the group was aborted, and what `late()` returns
-  // when the deadline passed. A condition that already holds returns at once, aborted or not.
-  // Writers use post(signal, value). Allocates nothing unless it throws.
-  template <class Ready, class Late>
-  void wait(Signal& signal, Ready&& ready, device::Deadline deadline, Late&& late) const {
+  // Waits until `ready(value of the signal)`, with acquire; false when the deadline passed first.
+  // `signal` lies in memory of this group; writers use post(signal, value). Throws RankError with
+  // the first cause when the group was aborted. A condition that already holds returns at once,
+  // aborted or not. Allocates nothing unless it throws.
+  template <class Ready>
+  bool wait_until(Signal& signal, Ready&& ready, device::Deadline deadline) const {
     std::uint32_t seen = signal.value.load(std::memory_order_acquire);
-    if (ready(seen)) return;
+    if (ready(seen)) return true;
     for (int looks = spin_budget_.looks(); looks > 0; --looks) {
       cpu_relax();
       seen = signal.value.load(std::memory_order_acquire);
-      if (ready(seen)) return spin_budget_.paid();
+      if (ready(seen)) {
+        spin_budget_.paid();
+        return true;
+      }
     }
     spin_budget_.failed();
     for (bool in_time = true; in_time;) {
       in_time = sleep(signal, seen, deadline);
       seen = signal.value.load(std::memory_order_acquire);
-      if (ready(seen)) return;
+      if (ready(seen)) return true;
     }
-    throw late();
+    return false;
+  }
+
+  // The same, and throws what `late()` returns when the deadline passed.
+  template <class Ready, class Late>
+  void wait(Signal& signal, Ready&& ready, device::Deadline deadline, Late&& late) const {
+    if (!wait_until(signal, ready, deadline)) throw late();
   }
 
   // The first cause wins; ends every wait of every rank, now and later: those asleep within 20 ms.

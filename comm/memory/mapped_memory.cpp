@@ -27,6 +27,14 @@ StartupError shortage(std::size_t bytes, std::uint64_t available, const std::str
       base::format_bytes(bytes), available, base::format_bytes(available), reason));
 }
 
+// The kernel refused `bytes`. Takes `error` first, before asking for what is available changes
+// errno.
+StartupError refused(int error, std::size_t bytes, bool is_file) {
+  const std::uint64_t available = available_memory();
+  return shortage(bytes, is_file ? std::min(available, file_size_limit()) : available,
+                  std::strerror(error));
+}
+
 // Before anything is taken: beyond the limit of a cgroup the kernel would kill a process rather
 // than return an error.
 void check_available(std::size_t bytes, std::uint64_t limit, const std::string& reason) {
@@ -62,7 +70,7 @@ class FileSizeSignalBlock {
 std::span<std::byte> map(int fd, std::size_t bytes) {
   const int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
-  if (data == MAP_FAILED) throw shortage(bytes, available_memory(), std::strerror(errno));
+  if (data == MAP_FAILED) throw refused(errno, bytes, fd >= 0);
   // Where the kernel has none for this kind of memory, nothing is lost.
   if (bytes >= huge_page_size) madvise(data, bytes, MADV_HUGEPAGE);
   return {static_cast<std::byte*>(data), bytes};
@@ -91,8 +99,7 @@ MappedMemory MappedMemory::make_shared(std::size_t bytes) {
   Descriptor file(memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) throw StartupError(fmt::format("memfd_create: {}", std::strerror(errno)));
   const FileSizeSignalBlock no_signal;
-  if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)
-    throw shortage(bytes, std::min(available_memory(), file_size_limit()), std::strerror(errno));
+  if (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0) throw refused(errno, bytes, true);
   if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     throw StartupError(fmt::format("sealing shared memory: {}", std::strerror(errno)));
   return {std::move(file), bytes};
@@ -116,14 +123,11 @@ void MappedMemory::reserve(std::size_t offset, std::size_t bytes) const {
   // Writing faults take huge pages where a reservation by fallocate would not. EINVAL: a kernel
   // before 5.14, on which the steps below do the work.
   const bool populated = madvise(bytes_.data() + offset, bytes, MADV_POPULATE_WRITE) == 0;
-  if (!populated && errno != EINVAL)
-    throw shortage(bytes, available_memory(), std::strerror(errno));
+  if (!populated && errno != EINVAL) throw refused(errno, bytes, static_cast<bool>(file_));
   if (file_) {
     const FileSizeSignalBlock no_signal;
-    const int error =
-        posix_fallocate(file_.get(), static_cast<off_t>(offset), static_cast<off_t>(bytes));
-    if (error != 0)
-      throw shortage(bytes, std::min(available_memory(), file_size_limit()), std::strerror(error));
+    while (fallocate(file_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0)
+      if (errno != EINTR) throw refused(errno, bytes, true);
   } else if (!populated) {
     for (std::size_t at = offset; at < offset + bytes; at += page_size())
       *const_cast<volatile std::byte*>(&bytes_[at]) = std::byte{};

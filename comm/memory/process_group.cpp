@@ -92,13 +92,20 @@ class ProcessGroup final : public Group {
                                                      name_ranks(missing)));
     } else {
       peers.push_back(connect_peer(address, new_rank));
-      if (!peers.front())
-        throw RankError(members.front(),
-                        fmt::format("rank {} left a split of the group", members.front()));
+      if (!peers.front()) throw left_split(members.front());
     }
-    auto control_of_split = make_control(peers, new_rank, size, deadline, still_wanted, control());
-    return std::make_unique<ProcessGroup>(new_rank, size, std::move(control_of_split),
-                                          std::move(peers));
+    try {
+      auto new_control = make_control(peers, new_rank, size, deadline, still_wanted, control());
+      return std::make_unique<ProcessGroup>(new_rank, size, std::move(new_control),
+                                            std::move(peers));
+    } catch (const RankError& error) {
+      throw_if_aborted();
+      throw left_split(members[static_cast<std::size_t>(error.rank())]);
+    }
+  }
+
+  static RankError left_split(int rank) {
+    return RankError(rank, fmt::format("rank {} left a split of the group", rank));
   }
 
   PeerSockets peers_;
@@ -122,7 +129,8 @@ class Rendezvous {
     try {
       control = make_control(
           peers, rank_, size_, deadline_, [] {}, nullptr);
-    } catch (const RankError&) {
+    } catch (const RankError& error) {
+      if (rank_ == 0) throw StartupError(error.what());
       throw incomplete();
     }
     return std::make_unique<ProcessGroup>(rank_, size_, std::move(control), std::move(peers));
@@ -150,7 +158,7 @@ class Rendezvous {
     return peers;
   }
 
-  // Why this rank alone cannot go on: the ranks that never came, where there are such.
+  // Why a rank other than 0 cannot go on: the ranks that never came, where there are such.
   StartupError incomplete() const {
     std::vector<std::string> keys;
     for (int rank = 0; rank < size_; ++rank) keys.push_back(presence_key(rank));
