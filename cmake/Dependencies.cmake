@@ -9,6 +9,10 @@ find_package(HDF5 REQUIRED COMPONENTS C)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
+# Backends beside the own one: each is built where its library is installed.
+find_package(Gloo QUIET)
+find_package(MPI QUIET COMPONENTS C)
+
 if(LOCKSTEP_TESTS)
   find_package(GTest REQUIRED)
 endif()

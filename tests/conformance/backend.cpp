@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/gloo/gloo.h"
 #include "comm/ring/ring.h"
 
 namespace lockstep::tests {
@@ -17,10 +18,29 @@ Backend ring(RankKind kind) {
           }};
 }
 
+Backend gloo() {
+  return {.name = "gloo",
+          .kind = RankKind::processes,
+          .algorithms = {"auto", "bcube"},
+          .make = [](Rank& rank, const comm::CommunicatorOptions& options) {
+            return comm::make_gloo_communicator(rank.store(),
+                                                {.rank = rank.index(),
+                                                 .size = rank.size(),
+                                                 .prefix = "gloo",
+                                                 .interface = std::nullopt,
+                                                 .start_timeout = std::chrono::seconds(30)},
+                                                options);
+          }};
+}
+
 }  // namespace
 
 const std::vector<Backend>& backends() {
-  static const std::vector<Backend> all = {ring(RankKind::threads), ring(RankKind::processes)};
+  static const std::vector<Backend> all = [] {
+    std::vector<Backend> built = {ring(RankKind::threads), ring(RankKind::processes)};
+    if (comm::has_gloo()) built.push_back(gloo());
+    return built;
+  }();
   return all;
 }
 

@@ -1,0 +1,236 @@
+#include "comm/message/message_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/ring/cpu/reduce_kernels.h"
+#include "framework/base/hash.h"
+
+namespace lockstep::comm {
+namespace {
+
+// A rank that has lost a connection waits this long for somebody who knows why.
+constexpr std::chrono::milliseconds patience_for_cause{1000};
+
+// Says in the place of a call's sequence number that the rank leaves.
+constexpr std::uint64_t leaving = ~std::uint64_t{0};
+
+bool is_narrow(DType dtype) {
+  return dtype == DType::bfloat16 || dtype == DType::float16;
+}
+
+std::uint64_t hash_of(Signature signature) {
+  signature.sequence = 0;
+  // Member by member: the padding between them holds anything.
+  const std::array<std::int64_t, 7> words = {signature.count,
+                                             signature.tag,
+                                             signature.root,
+                                             static_cast<std::int64_t>(signature.kind),
+                                             static_cast<std::int64_t>(signature.dtype),
+                                             static_cast<std::int64_t>(signature.op),
+                                             signature.algorithm};
+  return base::hash64(std::as_bytes(std::span(words)), 0);
+}
+
+}  // namespace
+
+MessageCommunicator::MessageCommunicator(std::unique_ptr<Transport> transport, Store& store,
+                                         const std::string& prefix,
+                                         const CommunicatorOptions& options,
+                                         std::chrono::milliseconds start_timeout)
+    : MessageCommunicator(std::move(transport), store, prefix, options,
+                          std::make_shared<FirstCause>(store, prefix + "/cause")) {
+  if (size() == 1) return;
+  try {
+    transport_->exchange(signatures_, device::Clock::now() + start_timeout, look_around());
+  } catch (const TransportError& error) {
+    cause_->offer(error.rank(), error.what());
+    throw StartupError(error.what());
+  }
+}
+
+MessageCommunicator::MessageCommunicator(std::unique_ptr<Transport> transport, Store& store,
+                                         const std::string& prefix,
+                                         const CommunicatorOptions& options,
+                                         std::shared_ptr<FirstCause> cause)
+    : HostCommunicator(options),
+      transport_(std::move(transport)),
+      store_(store),
+      prefix_(prefix),
+      cause_(std::move(cause)),
+      signatures_(static_cast<std::size_t>(transport_->size())) {
+  cause_->on_offer([this] { transport_->end_waits(); });
+}
+
+MessageCommunicator::~MessageCommunicator() {
+  if (size() > 1 && !cause_->heard()) {
+    try {
+      signatures_[static_cast<std::size_t>(rank())] = {.sequence = leaving};
+      transport_->exchange(signatures_, device::Clock::now() + options().timeout, look_around());
+    } catch (const std::exception&) {
+      // The others have failed or left; whatever was asked for here is done.
+    }
+  }
+  cause_->on_offer(nullptr);
+}
+
+const Capabilities& MessageCommunicator::capabilities() const {
+  using K = CollectiveKind;
+  static const Capabilities capabilities = {
+      .dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
+                 DType::int64, DType::uint8},
+      .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
+      .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
+                      K::all_to_all, K::barrier, K::split},
+      .devices = {DeviceKind::cpu},
+      .wants_addressable_memory = false};
+  return capabilities;
+}
+
+void MessageCommunicator::abort(int rank, const std::string& cause) {
+  cause_->offer(rank, cause);
+}
+
+LookAround MessageCommunicator::look_around() {
+  return [this] {
+    if (const auto cause = cause_->find(std::chrono::milliseconds(0))) throw *cause;
+  };
+}
+
+bool MessageCommunicator::wants_check(const Signature& signature) {
+  // A barrier is nothing but a meeting, and a split is rare.
+  if (signature.kind == CollectiveKind::barrier || signature.kind == CollectiveKind::split)
+    return true;
+  if (options().check == AgreementCheck::off) return false;
+  return options().check == AgreementCheck::every || checked_.insert(hash_of(signature)).second;
+}
+
+void MessageCommunicator::meet(const Collective& call) {
+  signatures_[static_cast<std::size_t>(rank())] = call.signature;
+  transport_->exchange(signatures_, call.deadline, look_around());
+  for (std::size_t r = 0; r < signatures_.size(); ++r)
+    if (signatures_[r].sequence == leaving)
+      throw RankError(static_cast<int>(r),
+                      fmt::format("rank {} has left before {}", r, to_string(call.signature)));
+  check_agreement(signatures_);
+}
+
+template <class Move>
+void MessageCommunicator::perform(const Collective& call, Move&& move) {
+  if (const auto cause = cause_->heard()) throw *cause;
+  std::string_view verb = "arrive at";
+  try {
+    if (wants_check(call.signature)) meet(call);
+    verb = "finish";
+    if (call.data.count > 0) move();
+  } catch (const TransportError& error) {
+    throw_cause_of(error, call, verb);
+  }
+}
+
+template <class Move>
+void MessageCommunicator::perform_reduction(const Collective& call, const Slice& result,
+                                            Move&& move) {
+  const Range& data = call.data;
+  const ReduceOp op = call.signature.op == ReduceOp::avg ? ReduceOp::sum : call.signature.op;
+  const auto count = static_cast<std::size_t>(data.count);
+  const auto& kernels = ring::step_kernels(data.dtype, call.signature.op);
+  perform(call, [&] {
+    Range moved = data;
+    if (is_narrow(data.dtype)) {
+      widened_.resize(count);
+      kernels.load(widened_.data(), data.data, count);
+      moved = {widened_.data(), data.count, DType::float32};
+    }
+    move(moved, op);
+    if (moved.data == data.data && call.signature.op != ReduceOp::avg) return;
+    const auto at = [&](const Range& range) {
+      return static_cast<std::byte*>(range.data) +
+             static_cast<std::size_t>(result.begin) * base::size_of(range.dtype);
+    };
+    kernels.finish(at(data), at(moved), static_cast<std::size_t>(result.count()), size());
+  });
+}
+
+void MessageCommunicator::throw_cause_of(const TransportError& error, const Collective& call,
+                                         std::string_view verb) {
+  const bool is_late = error.kind() == TransportError::Kind::late;
+  if (const auto cause = cause_->find(is_late ? std::chrono::milliseconds(0) : patience_for_cause))
+    throw *cause;
+  if (is_late) throw late(call, error.rank(), verb);
+  const std::string who =
+      error.rank() < 0 ? std::string("some rank") : fmt::format("rank {}", error.rank());
+  throw RankError(error.rank(), fmt::format("the connection to {} was lost in {}: {}", who,
+                                            to_string(call.signature), error.what()));
+}
+
+void MessageCommunicator::do_all_reduce(const Collective& call) {
+  perform_reduction(call, {0, call.data.count}, [&](const Range& data, ReduceOp op) {
+    transport_->all_reduce(data, op, call.deadline);
+  });
+}
+
+void MessageCommunicator::do_reduce(const Collective& call) {
+  const int root = call.signature.root;
+  const Slice result{0, rank() == root ? call.data.count : 0};
+  perform_reduction(call, result, [&](const Range& data, ReduceOp op) {
+    transport_->reduce(data, op, root, call.deadline);
+  });
+}
+
+void MessageCommunicator::do_reduce_scatter(const Collective& call) {
+  perform_reduction(
+      call, slice_of(call.data.count, rank(), size()),
+      [&](const Range& data, ReduceOp op) { transport_->reduce_scatter(data, op, call.deadline); });
+}
+
+void MessageCommunicator::do_all_gather(const Collective& call) {
+  perform(call, [&] { transport_->all_gather(call.data, call.deadline); });
+}
+
+void MessageCommunicator::do_broadcast(const Collective& call) {
+  perform(call, [&] { transport_->broadcast(call.data, call.signature.root, call.deadline); });
+}
+
+void MessageCommunicator::do_all_to_all(const Collective& call) {
+  perform(call, [&] { transport_->all_to_all(call.data, call.receive, call.deadline); });
+}
+
+void MessageCommunicator::do_barrier(const Collective& call) {
+  perform(call, [] {});
+}
+
+std::unique_ptr<Communicator> MessageCommunicator::do_split(const Collective& call, int color,
+                                                            int key) {
+  struct Wish {
+    std::int64_t color, key;
+  };
+  std::vector<Wish> wishes(static_cast<std::size_t>(size()));
+  wishes[static_cast<std::size_t>(rank())] = {color, key};
+  std::vector<int> members;
+  std::unique_ptr<Transport> part;
+  const std::string prefix = fmt::format("{}/split{}.{}", prefix_, call.signature.sequence, color);
+  perform(call, [] {});
+  try {
+    const Range range{wishes.data(), 2 * static_cast<std::int64_t>(size()), DType::int64};
+    if (size() > 1) transport_->all_gather(range, call.deadline);
+    for (int r = 0; r < size() && color >= 0; ++r)
+      if (wishes[static_cast<std::size_t>(r)].color == color) members.push_back(r);
+    std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+      return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
+    });
+    part = transport_->split(members, store_, prefix, call.deadline);
+    if (part) {
+      std::vector<Signature> meeting(members.size());
+      part->exchange(meeting, call.deadline, look_around());
+    }
+  } catch (const TransportError& error) {
+    throw_cause_of(error, call, "finish");
+  }
+  if (!part) return nullptr;
+  return std::unique_ptr<Communicator>(new MessageCommunicator(
+      std::move(part), store_, prefix, options(), cause_->make_part(prefix + "/cause")));
+}
+
+}  // namespace lockstep::comm
