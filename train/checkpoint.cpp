@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -147,6 +148,8 @@ void write_file(const std::string& path, Replica& replica, const Progress& progr
   hdf5::write_integer(group.get(), "step_in_epoch", progress.step_in_epoch, "/progress");
   hdf5::write_integer(group.get(), "steps_done", progress.steps_done, "/progress");
   hdf5::write_integer(group.get(), "world_size", progress.world_size, "/progress");
+  hdf5::write_reals(group.get(), "loss_scale", std::array{progress.loss_scale.value}, "/progress");
+  hdf5::write_integer(group.get(), "clean_steps", progress.loss_scale.clean_steps, "/progress");
   write_text_dataset(file.get(), "/config", config);
   const Handle digests = make_group(file.get(), "/digests");
   hdf5::write_text(digests.get(), "weights", weights_digest(replica.arena()), "/digests");
@@ -195,6 +198,13 @@ std::int64_t required_integer(const Handle& group, const char* name, const char*
   return *value;
 }
 
+double required_real(const Handle& group, const char* name, const char* where) {
+  const auto values = hdf5::read_reals(group.get(), name, where);
+  if (!values || values->size() != 1)
+    throw DataError(fmt::format("{}: attribute {} is missing", where, name));
+  return values->front();
+}
+
 std::string required_text(const Handle& group, const char* name, const char* where) {
   const auto value = hdf5::read_text(group.get(), name, where);
   if (!value) throw DataError(fmt::format("{}: attribute {} is missing", where, name));
@@ -206,7 +216,9 @@ Progress read_progress(hid_t file) {
   return {.epoch = required_integer(group, "epoch", "/progress"),
           .step_in_epoch = required_integer(group, "step_in_epoch", "/progress"),
           .steps_done = required_integer(group, "steps_done", "/progress"),
-          .world_size = static_cast<int>(required_integer(group, "world_size", "/progress"))};
+          .world_size = static_cast<int>(required_integer(group, "world_size", "/progress")),
+          .loss_scale = {required_real(group, "loss_scale", "/progress"),
+                         required_integer(group, "clean_steps", "/progress")}};
 }
 
 void read_entry(hid_t file, const Entry& entry) {

@@ -31,10 +31,12 @@ ReplicaOptions replica_options(const Config& config, const FaultHook& faults, in
   options.buckets = {bytes_of_mib(config.data_parallel.bucket_mib),
                      bytes_of_mib(config.data_parallel.first_bucket_mib)};
   options.overlap = config.data_parallel.overlap;
-  // Skipping a step is a decision that needs every bucket; otherwise the slices need not wait.
-  options.per_bucket =
-      config.optimizer.per_bucket == "on" ||
-      (config.optimizer.per_bucket == "auto" && config.train.on_nonfinite != "skip");
+
+  options.unused_parameters = config.data_parallel.unused_parameters == "zero"
+                                  ? UnusedParameters::zero
+                                  : UnusedParameters::error;
+  options.clip_norm = config.optimizer.clip_norm;
+  options.per_bucket = config.optimizer.per_bucket == "on" || config.optimizer.per_bucket == "auto";
   if (faults.active())
     options.before_all_reduce = [&faults, rank](std::int64_t step) {
       faults.hit(rank, step, FaultPlace::before_allreduce);

@@ -18,9 +18,11 @@
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/config/print.h"
+#include "train/culprits.h"
 #include "train/evaluate.h"
 #include "train/fault.h"
 #include "train/launch/launch.h"
+#include "train/loss_scaler.h"
 #include "train/metrics.h"
 #include "train/parallel/consistency.h"
 #include "train/parallel/host_storage.h"
@@ -54,7 +56,8 @@ class Trainer {
   void train_step();
   StepSummary forward_backward(const data::Batch& batch);
   void forward_backward_rows(const data::Batch& batch, data::RowRange rows, StepSummary& local);
-  [[noreturn]] void throw_nonfinite(const StepSummary& local);
+  bool may_skip() const;
+  void handle_nonfinite(const data::Batch& batch);
   void after_update();
   void check_replicas();
 
@@ -73,6 +76,7 @@ class Trainer {
   const Log& log_;
   const kernels::Kernels& kernels_;
   ops::CrossEntropyOptions loss_options_;
+  LossScaler scaler_;
 
   data::Loader training_data_;
   data::Loader test_data_;
@@ -123,6 +127,7 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
       log_(log),
       kernels_(kernels::kernels_for(context)),
       loss_options_{.label_smoothing = config.train.label_smoothing},
+      scaler_(config.train.loss_scale == "dynamic"),
       training_data_(context, config.data.file, "train", loader_options(true), storage),
       test_data_(context, config.data.file, "test", loader_options(false), storage),
       total_steps_(total_steps(config, training_data_.steps_per_epoch())),
@@ -149,6 +154,7 @@ void Trainer::resume(const std::string& path) {
   epoch_ = progress.epoch;
   step_in_epoch_ = progress.step_in_epoch;
   steps_done_ = progress.steps_done;
+  if (scaler_.is_dynamic()) scaler_.restore(progress.loss_scale);
   saved_at_ = steps_done_;
   log_.info("resumed from '{}': epoch {}, step {}", path, epoch_ + 1, steps_done_);
 }
@@ -220,12 +226,12 @@ void Trainer::train_step() {
   exchange_.start(local, replica_->communication_stream());
 
   const double lr = config_.optimizer.lr * schedule_.factor(steps_done_);
-  if (config_.train.on_nonfinite == "skip" && !replica_->gradients_are_finite())
-    log_.warning("step {}: the gradients are not finite; the update is skipped on all ranks", step);
-  else
-    replica_->update(lr);
+  const bool is_finite = (!may_skip() || replica_->gradients_are_finite()) &&
+                         replica_->update(lr, 1 / scaler_.scale());
   const StepSummary total = exchange_.get();
-  if (config_.train.on_nonfinite == "stop" && total.nonfinite > 0) throw_nonfinite(local);
+  scaler_.record(is_finite);
+  if (!is_finite) handle_nonfinite(batch);
+
   ++steps_done_;
   ++step_in_epoch_;
   stopping_ = total.stop_requests > 0;
@@ -254,7 +260,8 @@ StepSummary Trainer::forward_backward(const data::Batch& batch) {
     else
       forward_backward_rows(batch, rows, local);
   }
-  local.nonfinite = std::isfinite(local.loss_sum) ? 0 : 1;
+  // A loss that is not finite has gradients that are not, which are handled; means go without it.
+  if (!std::isfinite(local.loss_sum)) local = {};
   return local;
 }
 
@@ -266,8 +273,8 @@ void Trainer::forward_backward_rows(const data::Batch& batch, data::RowRange row
   const Tensor labels = batch.labels.slice(0, rows.begin, rows.end);
   const Variable logits =
       replica_->model()(Variable(batch.features.slice(0, rows.begin, rows.end)));
-  const auto loss = ops::cross_entropy(logits, labels, 1.0 / static_cast<double>(batch.global_rows),
-                                       loss_options_);
+  const auto loss = ops::cross_entropy(
+      logits, labels, scaler_.scale() / static_cast<double>(batch.global_rows), loss_options_);
   local.loss_sum += loss.sum;
   local.targets += static_cast<double>(loss.count);
   local.correct += static_cast<double>(
@@ -275,18 +282,28 @@ void Trainer::forward_backward_rows(const data::Batch& batch, data::RowRange row
   replica_->backward(loss.loss_sum);
 }
 
-// Finds the ranks at fault, an exchange that only a failure pays for.
-void Trainer::throw_nonfinite(const StepSummary& local) {
-  std::vector<std::int64_t> flags(static_cast<std::size_t>(communicator_.size()));
-  flags[static_cast<std::size_t>(communicator_.rank())] = local.nonfinite > 0 ? 1 : 0;
-  communicator_.all_gather(comm::range_of(std::span(flags)), replica_->communication_stream())
-      .wait();
-  std::vector<std::size_t> ranks;
-  for (std::size_t rank = 0; rank < flags.size(); ++rank)
-    if (flags[rank] != 0) ranks.push_back(rank);
-  throw NumericError(
-      fmt::format("the loss of step {} is not finite on rank {} (train.on_nonfinite is stop)",
-                  steps_done_ + 1, fmt::join(ranks, ", ")));
+// Whether an update may have to be left out, which is known only when all gradients are there.
+bool Trainer::may_skip() const {
+  return scaler_.is_dynamic() || config_.train.on_nonfinite == "skip";
+}
+
+// The gradients that are averaged no longer tell whose was at fault: each rank computes its own
+// again.
+void Trainer::handle_nonfinite(const data::Batch& batch) {
+  const std::int64_t step = steps_done_ + 1;
+  replica_->begin_update(step, config_.train.accumulate, /*average=*/false);
+  forward_backward(batch);
+  if (faults_.active()) damage_gradients();
+  replica_->finish_backward();
+  const auto culprits = find_culprits(communicator_, replica_->communication_stream(),
+                                      !replica_->gradients_are_finite(), batch);
+  const std::string message = fmt::format("the gradients of step {} are not finite {}", step,
+                                          describe(culprits, config_.data.file));
+  if (!may_skip()) throw NumericError(message + " (train.on_nonfinite is stop)");
+  if (scaler_.is_dynamic())
+    log_.warning("{}: skipped on all ranks, the loss scale is {} now", message, scaler_.scale());
+  else
+    log_.warning("{}: skipped on all ranks", message);
 }
 
 void Trainer::after_update() {
@@ -326,7 +343,8 @@ void Trainer::save() {
   const Progress progress{.epoch = epoch_,
                           .step_in_epoch = step_in_epoch_,
                           .steps_done = steps_done_,
-                          .world_size = communicator_.size()};
+                          .world_size = communicator_.size(),
+                          .loss_scale = scaler_.state()};
   checkpoints_->save(*replica_, progress, to_yaml(config_));
 }
 

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <limits>
+
+#include "data/hdf5.h"
 #include "tests/end_to_end/sandbox.h"
 
 namespace lockstep::tests {
@@ -124,21 +127,89 @@ TEST(DamagedReplica, StopsTheRunAndIsNotSaved) {
   EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000004.h5"));
 }
 
-TEST(NonFiniteGradient, StopsTheRun) {
-  const Sandbox sandbox;
-  const auto end = sandbox.run(sandbox.train(4, {"checkpoint.every_steps=1"}),
-                               {{"TRAIN_FAULT", "rank=3,step=4,at=gradient,do=nan"}});
-  EXPECT_EQ(end.exit_code, 7) << end.output;
-  EXPECT_THAT(end.last_line, HasSubstr("not finite"));
+// GRAD-5
+TEST(NonFiniteGradient, StopsTheRunAndNamesRankAndStep) {
+  for (const char* value : {"nan", "inf"}) {
+    const Sandbox sandbox;
+    const auto end =
+        sandbox.run(sandbox.train(8, {"checkpoint.every_steps=1"}),
+                    {{"TRAIN_FAULT", std::string("rank=3,step=4,at=gradient,do=") + value}});
+    EXPECT_EQ(end.exit_code, 7) << end.output;
+    EXPECT_THAT(end.last_line, AllOf(HasSubstr("step 4"), HasSubstr("not finite on rank 3 ")));
+    EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000003.h5"));
+  }
 }
 
 TEST(NonFiniteGradient, IsSkippedOnAllRanks) {
   const Sandbox sandbox;
-  const auto end = sandbox.run(sandbox.train(4, {"train.on_nonfinite=skip", "consistency.every=1"}),
+  const auto end = sandbox.run(sandbox.train(8, {"train.on_nonfinite=skip", "consistency.every=1"}),
+                               {{"TRAIN_FAULT", "rank=0,step=4,at=gradient,do=nan"}});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_EQ(count(end.output, "skipped on all ranks"), 1);
+  EXPECT_THAT(end.output, HasSubstr("step 4 are not finite on rank 0: skipped"));
+  const auto weights = metrics(run_folder(sandbox, end), "weights");
+  EXPECT_EQ(weights[2]["digest"], weights[3]["digest"]);
+  EXPECT_NE(weights[3]["digest"], weights[4]["digest"]);
+}
+
+TEST(LossScale, IsLoweredOnOverflowAndSaved) {
+  const Sandbox sandbox;
+  const Arguments settings{"train.loss_scale=dynamic", "consistency.every=1",
+                           "checkpoint.every_steps=6"};
+  const auto end = sandbox.run(sandbox.train(8, settings),
                                {{"TRAIN_FAULT", "rank=3,step=4,at=gradient,do=inf"}});
   EXPECT_EQ(end.exit_code, 0) << end.output;
-  EXPECT_THAT(end.output, AllOf(HasSubstr("step 4"), HasSubstr("skipped")));
-  for (const auto& step : metrics(run_folder(sandbox, end), "step"))
+  EXPECT_THAT(
+      end.output,
+      HasSubstr(
+          "step 4 are not finite on rank 3: skipped on all ranks, the loss scale is 32768 now"));
+  const auto resumed = sandbox.run(sandbox.train(
+      8, settings, {"--resume", run_folder(sandbox, end) + "/checkpoints/step-00000030.h5"}));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(final_weights(resumed), final_weights(end));
+}
+
+// A scale that is a power of two changes no bit while nothing over- or underflows.
+TEST(LossScale, ChangesNoBit) {
+  const Sandbox sandbox;
+  const auto plain = sandbox.run(sandbox.train(4));
+  const auto scaled = sandbox.run(sandbox.train(4, {"train.loss_scale=dynamic"}));
+  ASSERT_EQ(scaled.exit_code, 0) << scaled.output;
+  EXPECT_EQ(final_weights(plain), final_weights(scaled));
+}
+
+// DATA-6
+void damage_row(const Sandbox& sandbox, hsize_t row, hsize_t column) {
+  namespace hdf5 = data::hdf5;
+  const auto lock = hdf5::lock();
+  const hdf5::Handle file(H5Fopen(sandbox.path("data.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT),
+                          H5Fclose, "data.h5");
+  const hdf5::Handle dataset(H5Dopen2(file.get(), "/train/features", H5P_DEFAULT), H5Dclose,
+                             "features");
+  const hdf5::Handle space(H5Dget_space(dataset.get()), H5Sclose, "space");
+  const hsize_t place[] = {row, column}, one[] = {1, 1};
+  H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, place, nullptr, one, nullptr);
+  const hdf5::Handle memory(H5Screate_simple(2, one, nullptr), H5Sclose, "memory");
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  hdf5::check(
+      H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, memory.get(), space.get(), H5P_DEFAULT, &nan),
+      "write");
+  // A file may go without checksums; these are no longer right.
+  H5Ldelete(file.get(), "/train/checksums", H5P_DEFAULT);
+}
+
+TEST(NanInOneRow, IsNamedWithSampleAndRank) {
+  const Sandbox sandbox;
+  damage_row(sandbox, 700, 5);
+  const auto stopped = sandbox.run(sandbox.train(4));
+  EXPECT_EQ(stopped.exit_code, 7) << stopped.output;
+  EXPECT_THAT(stopped.last_line, AllOf(HasSubstr("sample 700 of 'data.h5'"), HasSubstr("element 5"),
+                                       HasSubstr("rank ")));
+  const auto skipped =
+      sandbox.run(sandbox.train(4, {"train.on_nonfinite=skip", "consistency.every=1"}));
+  EXPECT_EQ(skipped.exit_code, 0) << skipped.output;
+  EXPECT_EQ(count(skipped.output, "sample 700 of 'data.h5'"), 2);  // once in each epoch
+  for (const auto& step : metrics(run_folder(sandbox, skipped), "step"))
     EXPECT_TRUE(step["loss"].is_number());
 }
 

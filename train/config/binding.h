@@ -4,7 +4,6 @@
 #include <concepts>
 #include <optional>
 #include <string>
-#include <utility>
 #include <variant>
 
 #include "framework/base/dtype.h"
@@ -49,9 +48,9 @@ struct Held<std::optional<T>> {
 namespace detail {
 
 template <class T>
-Key member_key(std::string section, OptionSpec spec, auto access) {
-  Key key{.section = std::move(section),
-          .spec = std::move(spec),
+Key member_key(const std::string& section, const OptionSpec& spec, auto access) {
+  Key key{.section = section,
+          .spec = spec,
           .get = [access](const Config& config) { return Held<T>::from(access(config)); },
           .set = [access](Config& config,
                           const base::OptionValue& value) { access(config) = Held<T>::to(value); }};
@@ -62,24 +61,23 @@ Key member_key(std::string section, OptionSpec spec, auto access) {
 }  // namespace detail
 
 template <class T>
-Key member_key(T Config::*member, OptionSpec spec) {
+Key member_key(T Config::*member, const OptionSpec& spec) {
   return detail::member_key<T>(
-      "", std::move(spec), [member](auto& config) -> auto& { return config.*member; });
+      "", spec, [member](auto& config) -> auto& { return config.*member; });
 }
 
 template <class S, class T>
-Key member_key(std::string section, S Config::*in, T S::*member, OptionSpec spec) {
+Key member_key(const std::string& section, S Config::*in, T S::*member, const OptionSpec& spec) {
   return detail::member_key<T>(
-      std::move(section), std::move(spec),
-      [ in, member ](auto& config) -> auto& { return config.*in.*member; });
+      section, spec, [ in, member ](auto& config) -> auto& { return config.*in.*member; });
 }
 
 // A member that is absent where the file says `word` ("auto") instead of a value.
 template <class S, class T>
-Key member_or_word_key(std::string section, S Config::*in, std::optional<T> S::*member,
-                       std::string word, OptionSpec spec) {
+Key member_or_word_key(const std::string& section, S Config::*in, std::optional<T> S::*member,
+                       const std::string& word, OptionSpec spec) {
   spec.words = {word};
-  Key key = member_key(std::move(section), in, member, std::move(spec));
+  Key key = member_key(section, in, member, spec);
   key.get = [get = key.get, word](const Config& config) {
     base::OptionValue value = get(config);
     return std::holds_alternative<std::monostate>(value) ? base::OptionValue(word) : value;

@@ -33,6 +33,7 @@ struct Config {
     std::int64_t batch_size = 0;        // global, for each update
     std::int64_t accumulate = 1;        // micro-batches for each update
     std::string on_nonfinite = "stop";  // stop|skip
+    std::string loss_scale = "none";    // none|dynamic
     DType dtype = DType::float32;       // float32|float64
     double label_smoothing = 0;
     std::int64_t evaluate_every = 1;  // epochs; 0: only at the end
@@ -48,6 +49,7 @@ struct Config {
     double beta2 = 0.999;
     double epsilon = 1e-8;
     double weight_decay = 0;
+    std::optional<double> clip_norm;
     std::string per_bucket = "auto";  // auto|on|off
     bool operator==(const Optimizer&) const = default;
   } optimizer;
@@ -63,6 +65,7 @@ struct Config {
     double bucket_mib = 4;
     double first_bucket_mib = 1;
     bool overlap = true;
+    std::string unused_parameters = "error";  // error|zero
     bool operator==(const DataParallel&) const = default;
   } data_parallel;
   struct Comm {

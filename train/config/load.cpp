@@ -150,7 +150,7 @@ class Loader {
   }
 
   std::optional<OptionValue> check(const Entry& entry, const OptionSpec& spec) {
-    if (const auto value = entry.value ? held(spec, *entry.value) : std::nullopt) return value;
+    if (auto value = entry.value ? held(spec, *entry.value) : std::nullopt) return value;
     mistake(entry, fmt::format("found {}, expected {}", entry.written, allowed(spec)));
     return std::nullopt;
   }

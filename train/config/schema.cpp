@@ -63,8 +63,8 @@ class Rows {
       : all_(all), section_(std::move(section)), in_(in) {}
 
   template <class T>
-  Key& operator()(T S::*member, OptionSpec spec) {
-    return all_.emplace_back(member_key(section_, in_, member, std::move(spec)));
+  Key& operator()(T S::*member, const OptionSpec& spec) {
+    return all_.emplace_back(member_key(section_, in_, member, spec));
   }
 
  private:
@@ -135,6 +135,11 @@ void train_keys(std::vector<Key>& all) {
       choice("on_nonfinite", {"stop", "skip"},
              "What to do when a loss or gradient is NaN or infinite: stop the run, or skip that "
              "update on all ranks."));
+  add(&Train::loss_scale,
+      choice(
+          "loss_scale", {"none", "dynamic"},
+          "dynamic multiplies the loss so that small gradients do not vanish, leaves out updates "
+          "whose gradients overflow, and adjusts itself."));
   add(&Train::dtype,
       choice("dtype", {"float32", "float64"}, "Type of the parameters and of the arithmetic."));
   add(&Train::label_smoothing,
@@ -176,10 +181,16 @@ void optimizer_keys(std::vector<Key>& all) {
            "Pull of the parameters towards zero: sgd and adam add it to the gradient, adamw keeps "
            "it apart."))
       .other_names = {"l2", "wd"};
+  add(&Optimizer::clip_norm,
+      nullable(real("clip_norm", above(0),
+                    "Largest norm of the averaged gradient over all parameters; a longer one is "
+                    "scaled down to it.")))
+      .other_names = {"max_grad_norm", "grad_clip", "gradient_clip"};
   add(&Optimizer::per_bucket,
       choice("per_bucket", {"auto", "on", "off"},
              "Update the parameters of a bucket while later buckets still travel. auto: on, unless "
-             "a decision over all gradients comes first (train.on_nonfinite: skip)."));
+             "a decision over all gradients comes first (train.on_nonfinite: skip, "
+             "train.loss_scale: dynamic, clip_norm)."));
 }
 
 void schedule_keys(std::vector<Key>& all) {
@@ -219,6 +230,10 @@ void data_parallel_keys(std::vector<Key>& all) {
   add(&DataParallel::overlap,
       boolean("overlap",
               "Average buckets while the backward pass goes on; false averages them after it."));
+  add(&DataParallel::unused_parameters,
+      choice("unused_parameters", {"error", "zero"},
+             "A parameter that an update does not reach ends the run, named, before the update; or "
+             "its gradient is zero."));
 }
 
 void comm_keys(std::vector<Key>& all) {

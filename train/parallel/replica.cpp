@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "framework/autograd/engine.h"
 #include "framework/kernels/kernels.h"
 
@@ -95,13 +98,16 @@ void Replica::take_parameters_of_rank_0() {
         .wait();
 }
 
-void Replica::begin_update(std::int64_t step, std::int64_t micro_batches) {
+void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool average) {
+  averaging_ = average;
   step_ = step;
   micro_batches_ = micro_batches;
   micro_batch_ = 0;
   had_rows_ = false;
+  known_finite_ = false;
   exposed_seconds_ = 0;
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
+  if (!averaging_) return;
   averager_.begin();
   if (options_.before_all_reduce) {
     communication_->enqueue([this, step] {
@@ -136,26 +142,29 @@ void Replica::announce(const Variable& leaf, std::int64_t begin, std::int64_t en
                        bool final_contribution) {
   const auto [segment, index] = arena_.find(leaf);
   reached_[segment][index] = true;
-  if (!final_contribution) return;
+  if (!final_contribution || !averaging_) return;
   const std::int64_t offset = arena_.segments()[segment].entries[index].begin;
   averager_.ready(segment, offset + begin, offset + end);
 }
 
 void Replica::finish_backward() {
   // A rank without rows contributes zeros and reaches nothing, rightly.
-  if (had_rows_) require_all_reached();
-  averager_.finish();
+  if (had_rows_) settle_unreached();
+  if (averaging_) averager_.finish();
 }
 
-void Replica::require_all_reached() const {
+void Replica::settle_unreached() {
   for (std::size_t s = 0; s < reached_.size(); ++s)
     for (std::size_t e = 0; e < reached_[s].size(); ++e) {
       const auto& entry = arena_.segments()[s].entries[e];
-      if (!reached_[s][e] && entry.parameter.requires_grad())
+      if (reached_[s][e] || !entry.parameter.requires_grad()) continue;
+      if (options_.unused_parameters == UnusedParameters::zero)
+        kernels::kernels_for(context_).fill(0, entry.parameter.grad());
+      else
         throw UsageError(
             fmt::format("parameter '{}' was not reached by the backward pass of step {}: its "
-                        "gradient is unknown. Every "
-                        "parameter must take part in the loss, or be frozen",
+                        "gradient is unknown. Every parameter must take part in the loss or be "
+                        "frozen, or data_parallel.unused_parameters be zero",
                         entry.name, step_));
     }
 }
@@ -166,22 +175,47 @@ void Replica::wait_for_bucket(std::size_t bucket) {
   exposed_seconds_ += seconds_since(start);
 }
 
-bool Replica::gradients_are_finite() {
+void Replica::wait_for_all() {
   for (std::size_t b = 0; b < averager_.plan().buckets.size(); ++b) wait_for_bucket(b);
-  for (const auto& segment : arena_.segments())
-    if (!kernels::kernels_for(context_).all_finite(segment.gradients)) return false;
-  return true;
 }
 
-void Replica::update(double lr) {
+Tensor Replica::gradients_of(const comm::Bucket& bucket) const {
+  return arena_.segments()[bucket.segment].gradients.slice(0, bucket.begin, bucket.end);
+}
+
+bool Replica::is_finite(const comm::Bucket& bucket) const {
+  return kernels::kernels_for(context_).all_finite(gradients_of(bucket));
+}
+
+bool Replica::gradients_are_finite() {
+  if (averaging_) wait_for_all();
   const auto& buckets = averager_.plan().buckets;
-  if (!options_.per_bucket)
-    for (std::size_t b = 0; b < buckets.size(); ++b) wait_for_bucket(b);
+  known_finite_ = std::all_of(buckets.begin(), buckets.end(),
+                              [this](const comm::Bucket& bucket) { return is_finite(bucket); });
+  return known_finite_;
+}
+
+// The averaged gradients are the same bits on every rank, so each computes the norm for itself.
+double Replica::clip_factor(double gradient_scale) {
+  double squares = 0;
+  for (const auto& bucket : averager_.plan().buckets)
+    squares += kernels::kernels_for(context_).sum_of_squares(gradients_of(bucket));
+  gradient_norm_ = std::sqrt(squares) * gradient_scale;
+  return gradient_norm_ > *options_.clip_norm ? *options_.clip_norm / gradient_norm_ : 1;
+}
+
+bool Replica::update(double lr, double gradient_scale) {
+  const auto& buckets = averager_.plan().buckets;
+  if (!options_.per_bucket || options_.clip_norm) wait_for_all();
+  if (options_.clip_norm) gradient_scale *= clip_factor(gradient_scale);
   optimizer_->begin_update(lr);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
-    if (options_.per_bucket) wait_for_bucket(b);
-    optimizer_->apply(buckets[b].segment, buckets[b].begin, buckets[b].end);
+    wait_for_bucket(b);
+    // The slice is read now in any case, so that looking at it costs next to nothing.
+    if (!known_finite_ && !is_finite(buckets[b])) return false;
+    optimizer_->apply(buckets[b].segment, buckets[b].begin, buckets[b].end, gradient_scale);
   }
+  return true;
 }
 
 double Replica::communication_seconds() const {

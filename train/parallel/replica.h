@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,19 @@
 
 namespace lockstep::train {
 
+// What to do with a parameter that no backward pass of an update reached: name it and end the run,
+// or take its gradient as zero.
+enum class UnusedParameters { error, zero };
+
 struct ReplicaOptions {
   comm::BucketPlanOptions buckets;
   bool overlap = true;
-  // The update of a bucket's parameters waits for that bucket only, not for all.
+  // The update of a bucket's parameters waits for that bucket only, not for all. Without effect
+  // where a decision needs all of them first (clip_norm).
   bool per_bucket = true;
+  UnusedParameters unused_parameters = UnusedParameters::error;
+  // Largest norm of the averaged gradient, all parameters together; it is scaled down to that.
+  std::optional<double> clip_norm;
   // Test-only: runs before the first collective of all, with step 0, and on the communication
   // stream before the buckets of update `step` are launched. What it throws aborts the run with
   // this rank as the cause.
@@ -51,15 +60,22 @@ class Replica {
           const Variable& example, const DryLoss& dry_loss, const OptimizerFactory& make_optimizer,
           const ReplicaOptions& options);
 
-  // `micro_batches`: how many calls of backward() follow.
-  void begin_update(std::int64_t step, std::int64_t micro_batches = 1);
+  // `micro_batches`: how many calls of backward() follow. With `average` false the gradients stay
+  // this rank's own and no update may follow: to see what a rank contributes.
+  void begin_update(std::int64_t step, std::int64_t micro_batches = 1, bool average = true);
   // A micro-batch's gradients. An undefined `loss` is a micro-batch without rows on this rank.
   void backward(const Variable& loss);
   // Everything is on its way. Throws UsageError naming a parameter that no backward reached.
   void finish_backward();
-  // Whether the reduced gradients are finite; waits for them. The same answer on every rank.
+  // Whether the gradients are finite; waits for them. The same answer on every rank, unless they
+  // are not averaged.
   bool gradients_are_finite();
-  void update(double lr);
+  // Gradients are multiplied by `gradient_scale` first (one over the loss scale), then clipped.
+  // False when they are not finite, the same on every rank: the parameters are of no use then,
+  // unless gradients_are_finite() was asked before.
+  bool update(double lr, double gradient_scale = 1);
+  // Of the averaged, scaled gradients of the last update, before clipping; only with clip_norm.
+  double gradient_norm() const { return gradient_norm_; }
 
   nn::Module& model() { return *model_; }
   nn::ParameterArena& arena() { return arena_; }
@@ -77,8 +93,12 @@ class Replica {
  private:
   void announce(const Variable& leaf, std::int64_t begin, std::int64_t end,
                 bool final_contribution);
-  void require_all_reached() const;
+  void settle_unreached();
   void wait_for_bucket(std::size_t bucket);
+  void wait_for_all();
+  double clip_factor(double gradient_scale);
+  bool is_finite(const comm::Bucket& bucket) const;
+  Tensor gradients_of(const comm::Bucket& bucket) const;
   void take_parameters_of_rank_0();
 
   Context& context_;
@@ -91,11 +111,14 @@ class Replica {
   ReplicaOptions options_;
 
   std::vector<std::vector<bool>> reached_;  // by segment and entry, in this update
+  bool averaging_ = true;
   std::int64_t step_ = 0;
   std::int64_t micro_batches_ = 1;
   std::int64_t micro_batch_ = 0;
   bool had_rows_ = false;
+  bool known_finite_ = false;
   double exposed_seconds_ = 0;
+  double gradient_norm_ = 0;
 };
 
 }  // namespace lockstep::train

@@ -13,7 +13,7 @@ struct StepSummary {
   double loss_sum = 0;  // over the rows of all ranks, not scaled
   double targets = 0;   // rows that counted
   double correct = 0;
-  double nonfinite = 0;      // ranks whose loss was not finite
+
   double stop_requests = 0;  // ranks that saw a request to stop
   double data_wait_seconds = 0;
 
@@ -37,7 +37,7 @@ class SummaryExchange {
 
  private:
   comm::Communicator& communicator_;
-  std::array<double, 6> values_{};
+  std::array<double, 5> values_{};
   comm::Work work_;
 };
 

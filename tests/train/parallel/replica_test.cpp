@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "framework/base/hash.h"
 #include "framework/nn/linear.h"
@@ -261,6 +262,54 @@ TEST(Replica, AnUnusedParameterIsNamedBeforeAnyUpdate) {
     named |= message_of(error).find("'forgotten.") != std::string::npos;
   }
   EXPECT_TRUE(named);
+}
+
+TEST(Replica, AnUnusedParameterStaysWhereItIsWhenAskedTo) {
+  ToyProblem problem;
+  problem.epochs = 1;
+  problem.momentum = 0.9;
+  problem.replica.unused_parameters = UnusedParameters::zero;
+  problem.make_model = [](Context& context, const ToyProblem& p) -> std::shared_ptr<nn::Module> {
+    auto model = std::make_shared<UnusedLayer>(context, p);
+    model->initialize(p.seed);
+    return model;
+  };
+  std::mutex mutex;
+  std::map<std::int64_t, std::set<float>> values;
+  problem.after_update = [&](Rank rank, Replica& replica, std::int64_t step) {
+    require_equal_replicas(rank.communicator, replica.arena(), step, rank.context.compute_stream());
+    const std::scoped_lock lock(mutex);
+    for (const auto& parameter : replica.model().named_parameters())
+      if (parameter.name == "forgotten.weight")
+        values[0].insert(parameter.variable.value().data<float>()[4]);
+  };
+  train_world(4, problem);
+  EXPECT_EQ(values[0].size(), 1u);
+}
+
+TEST(Replica, ClippingBoundsTheNormOfTheWholeGradient) {
+  ToyProblem problem = small_buckets();
+  problem.dtype = DType::float64;
+  problem.epochs = 1;
+  problem.samples = 64;
+  problem.lr = 1;
+  const auto before = [&] {
+    ToyProblem none = problem;
+    none.lr = 0;
+    return train_world(1, none);
+  }();
+  for (int size : {1, 3}) {
+    problem.replica.clip_norm = 0.01;
+    const auto after = train_world(size, problem);
+    double squares = 0;
+    for (std::size_t i = 0; i < after.size(); ++i)
+      squares += (after[i] - before[i]) * (after[i] - before[i]);
+    EXPECT_NEAR(std::sqrt(squares), 0.01, 1e-12) << size << " workers";
+  }
+  problem.replica.clip_norm = 1e6;
+  const auto unclipped = train_world(2, problem);
+  problem.replica.clip_norm.reset();
+  EXPECT_EQ(train_world(2, problem), unclipped);
 }
 
 TEST(Replica, RanksWithDifferentModelsAreToldApart) {
