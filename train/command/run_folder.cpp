@@ -30,7 +30,7 @@ bool make_folder(const fs::path& path) {
 }
 
 fs::path make_named(const Config& config) {
-  const fs::path path = fs::path(config.run.folder) / *config.run.name;
+  fs::path path = fs::path(config.run.folder) / *config.run.name;
   if (fs::exists(path) || !make_folder(path)) {
     throw ConfigError(fmt::format("run.name: there is a run '{}' already", path.string()));
   }

@@ -1,10 +1,10 @@
 #include "train/launch/failure.h"
 
 #include <fmt/format.h>
-#include <string.h>
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "framework/base/error.h"

@@ -132,6 +132,7 @@ void ProcessRanks::start(int rank) {
                               .store = store.get()};
   std::vector<std::string> arguments = worker_arguments(program_invocation_name, command);
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
 

@@ -18,10 +18,8 @@ namespace {
 
 using tests::Program;
 
-using ::testing::Each;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 class EachKind : public ::testing::TestWithParam<std::string> {
  protected:
@@ -73,7 +71,7 @@ TEST_P(EachKind, EndsWithTheCodeAndTheMessageOfTheRankThatFailed) {
                 EndsWith(fmt::format("error: rank 2 in step 7: {}; log of rank 2: logs/rank-2.log",
                                      c.message)));
     EXPECT_EQ(count(end.output, c.message), 1) << end.output;  // the others are no causes
-    EXPECT_LT(end.seconds, 5);
+    EXPECT_LT(end.seconds, 15);
   }
 }
 
@@ -88,14 +86,14 @@ TEST_P(EachKind, EndsARankThatIsStuck) {
   EXPECT_EQ(end.exit_code, 6) << end.output;
   EXPECT_THAT(end.output, HasSubstr("rank 1 did not end in time"));
   EXPECT_THAT(end.last_line, HasSubstr("rank 1 did not arrive; log of rank 1: logs/rank-1.log"));
-  EXPECT_LT(end.seconds, 6);
+  EXPECT_LT(end.seconds, 15);
 }
 
 TEST_P(EachKind, NamesTheRankThatDidNotCome) {
   const auto end = run_kind({"body=absent", "workers=3", "rank=1"});
   EXPECT_EQ(end.exit_code, 5) << end.output;
   EXPECT_THAT(end.last_line, HasSubstr("before its first step: rank 1"));
-  EXPECT_LT(end.seconds, 6);
+  EXPECT_LT(end.seconds, 15);
 }
 
 TEST(Launch, SaysHowARankDied) {
@@ -111,7 +109,7 @@ TEST(Launch, SaysHowARankDied) {
     EXPECT_EQ(end.exit_code, 6) << end.output;
     EXPECT_THAT(end.last_line,
                 EndsWith(fmt::format("error: {}; log of rank 1: logs/rank-1.log", message)));
-    EXPECT_LT(end.seconds, 5);
+    EXPECT_LT(end.seconds, 15);
   }
 }
 
@@ -154,7 +152,7 @@ TEST(Launch, NamesAPortThatIsTaken) {
   EXPECT_EQ(end.exit_code, 5) << end.output;
   EXPECT_THAT(end.output, HasSubstr(std::to_string(taken.port())));
   EXPECT_THAT(end.output, HasSubstr("in use"));
-  EXPECT_LT(end.seconds, 5);
+  EXPECT_LT(end.seconds, 15);
 }
 
 TEST(Launch, RefusesWhatHasNoEffect) {

@@ -109,6 +109,7 @@ TEST(WorkerCommand, ReadsWhatItWrites) {
       .rank = 3, .world_size = 8, .control = 11, .scoreboard = 12, .store = -1};
   std::vector<std::string> words = worker_arguments("train", command);
   std::vector<char*> argv;
+  argv.reserve(words.size());
   for (std::string& word : words) argv.push_back(word.data());
   const auto parsed = parse_worker_command(static_cast<int>(argv.size()), argv.data());
   ASSERT_TRUE(parsed);
