@@ -225,7 +225,8 @@ DatasetFile::DatasetFile(const std::string& path) : impl_(std::make_unique<Impl>
   DatasetInfo& info = impl_->info;
   read_header(root, path, info);
   auto names = hdf5::member_names(root, path);
-  std::ranges::partition(names, [](const std::string& name) { return name == "train"; });
+  std::stable_partition(names.begin(), names.end(),
+                        [](const std::string& name) { return name == "train"; });
   for (const std::string& name : names) impl_->open_split(name);
   if (info.splits.empty()) {
     throw DataError(path + ": found no groups, expected one for each split (/train, /test)");

@@ -125,8 +125,9 @@ Loader::Impl::Impl(Context& context, DatasetFile file, std::string_view split_na
       sampler(make_sampler(file.path(), info, split, options)),
       normalize(info, options.dtype),
       store(make_store(std::move(file), storage)),
-      prefetcher(static_cast<std::size_t>(options.prefetch),
-                 [this](std::size_t slot, std::stop_token stop) { fill(slots[slot], stop); }) {
+      prefetcher(
+          static_cast<std::size_t>(options.prefetch),
+          [this](std::size_t slot, const std::stop_token& stop) { fill(slots[slot], stop); }) {
   make_slots(context);
 }
 

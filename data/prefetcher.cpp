@@ -10,7 +10,7 @@ void Prefetcher::start() {
   next_slot_ = 0;
   error_ = nullptr;
   running_ = true;
-  if (depth_ > 0) thread_ = std::jthread([this](std::stop_token stop) { run(std::move(stop)); });
+  if (depth_ > 0) thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
 void Prefetcher::stop() {
@@ -21,7 +21,7 @@ void Prefetcher::stop() {
   running_ = false;
 }
 
-void Prefetcher::run(std::stop_token stop) {
+void Prefetcher::run(const std::stop_token& stop) {
   for (std::size_t slot = 0;; slot = (slot + 1) % slots()) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait(lock, stop, [&] { return filled_ < depth_; })) return;

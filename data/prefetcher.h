@@ -19,7 +19,7 @@ class Prefetcher {
  public:
   // `fill(slot, stop)` is called for the slots in turn; it throws what next() is to throw in its
   // place, or Cancelled when `stop` was requested.
-  using Fill = std::function<void(std::size_t slot, std::stop_token stop)>;
+  using Fill = std::function<void(std::size_t slot, const std::stop_token& stop)>;
 
   Prefetcher(std::size_t depth, Fill fill) : depth_(depth), fill_(std::move(fill)) {}
   ~Prefetcher() { stop(); }
@@ -34,7 +34,7 @@ class Prefetcher {
   std::size_t next();
 
  private:
-  void run(std::stop_token stop);
+  void run(const std::stop_token& stop);
 
   const std::size_t depth_;
   const Fill fill_;

@@ -20,7 +20,7 @@ ResidentRows::ResidentRows(const DatasetFile& file, const SplitInfo& split, cons
   storage.barrier();
 }
 
-GroupRows ResidentRows::enter(std::int64_t epoch, std::int64_t group, std::stop_token) {
+GroupRows ResidentRows::enter(std::int64_t epoch, std::int64_t group, const std::stop_token&) {
   if (group_.epoch != epoch) sampler_.group(epoch, group, group_);
   return {&group_, memory_.features(), memory_.labels()};
 }

@@ -16,8 +16,8 @@ class ResidentRows final : public RowStore {
                SharedStorage& storage, bool verify);
 
   void seek(std::int64_t, std::int64_t) override {}
-  GroupRows enter(std::int64_t epoch, std::int64_t group, std::stop_token stop) override;
-  void read_ahead(std::int64_t, std::stop_token) override {}
+  GroupRows enter(std::int64_t epoch, std::int64_t group, const std::stop_token& stop) override;
+  void read_ahead(std::int64_t, const std::stop_token&) override {}
 
  private:
   const Sampler& sampler_;

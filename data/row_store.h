@@ -30,10 +30,10 @@ class RowStore {
   // Every worker enters all groups in order (those of an epoch, then those of the next), and enters
   // one for each batch that has rows in it, its own share or not: the workers read a group
   // together. Valid until the next call. Throws Cancelled.
-  virtual GroupRows enter(std::int64_t epoch, std::int64_t group, std::stop_token stop) = 0;
+  virtual GroupRows enter(std::int64_t epoch, std::int64_t group, const std::stop_token& stop) = 0;
   // Says that all positions before `position` of the entered group have been used: a moment to read
   // some of the next group. Never waits for another worker. Throws Cancelled.
-  virtual void read_ahead(std::int64_t position, std::stop_token stop) = 0;
+  virtual void read_ahead(std::int64_t position, const std::stop_token& stop) = 0;
 };
 
 }  // namespace lockstep::data

@@ -113,7 +113,7 @@ void StreamedRows::seek(std::int64_t epoch, std::int64_t group) {
   storage_.barrier();
 }
 
-GroupRows StreamedRows::enter(std::int64_t epoch, std::int64_t group, std::stop_token stop) {
+GroupRows StreamedRows::enter(std::int64_t epoch, std::int64_t group, const std::stop_token& stop) {
   const std::int64_t wanted = generation(epoch, group);
   if (wanted != current_) {
     wait_until_all(&Progress::entered, current_, stop);
@@ -128,7 +128,7 @@ GroupRows StreamedRows::enter(std::int64_t epoch, std::int64_t group, std::stop_
   return {&group_, buffer(current_).features(), buffer(current_).labels()};
 }
 
-void StreamedRows::read_ahead(std::int64_t position, std::stop_token stop) {
+void StreamedRows::read_ahead(std::int64_t position, const std::stop_token& stop) {
   // As large a part of the next group as has been used of this one, so that reading is spread
   // evenly.
   const std::int64_t used = position - group_.positions.begin;

@@ -32,8 +32,8 @@ class StreamedRows final : public RowStore {
                SharedStorage& storage, bool verify, std::chrono::milliseconds timeout);
 
   void seek(std::int64_t epoch, std::int64_t group) override;
-  GroupRows enter(std::int64_t epoch, std::int64_t group, std::stop_token stop) override;
-  void read_ahead(std::int64_t position, std::stop_token stop) override;
+  GroupRows enter(std::int64_t epoch, std::int64_t group, const std::stop_token& stop) override;
+  void read_ahead(std::int64_t position, const std::stop_token& stop) override;
 
  private:
   // On a cache line of its own.
