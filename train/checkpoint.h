@@ -18,7 +18,7 @@ struct Progress {
   std::int64_t step_in_epoch = 0;
   std::int64_t steps_done = 0;
   int world_size = 1;  // of the run that saved it; any other may go on from it
-  LossScale loss_scale;
+  LossScale loss_scale = {};
 };
 
 // Digests of 128 bits, in hexadecimal; equal states have equal digests, on any number of workers.
