@@ -27,8 +27,6 @@
 namespace lockstep::benchmarks {
 namespace {
 
-using Clock = device::Clock;
-
 constexpr std::int64_t features = 784;
 constexpr std::int64_t classes = 10;
 
@@ -47,8 +45,8 @@ struct Arguments {
   std::string json;
 };
 
-void parse(Arguments& arguments, int argc, const char* const* argv) {
-  CLI::App app("Times training steps of N replicas on this host.");
+// The command line, read into `arguments` when `app` parses.
+void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--model", arguments.model,
                  "mlp: 784-512-256-10, batch 256; mlp_big: 784-2048-2048-10, batch 512")
       ->check(CLI::IsMember({"mlp", "mlp_big"}));
@@ -66,7 +64,6 @@ void parse(Arguments& arguments, int argc, const char* const* argv) {
   app.add_flag("!--no-sync", arguments.synchronised, "only the steps without communication");
   app.add_flag("!--no-compute", arguments.compute, "only the steps with communication");
   app.add_option("--json", arguments.json, "write one JSON object a line, one for each world size");
-  app.parse(argc, argv);
 }
 
 // A model and its batch, as peers/ddp_step.py has them.
@@ -111,6 +108,11 @@ train::Config config_of(const Arguments& arguments, const Workload& workload) {
   return config;
 }
 
+// All processes of the host share this clock.
+double clock_seconds() {
+  return std::chrono::duration<double>(device::Clock::now().time_since_epoch()).count();
+}
+
 // Of a sorted sample, between its elements.
 double quantile(const std::vector<double>& sorted, double fraction) {
   const double place = fraction * static_cast<double>(sorted.size() - 1);
@@ -142,7 +144,7 @@ double proportional_set_size() {
 // What one rank saw of one series of steps; seconds.
 struct Series {
   std::vector<double> steps, exposed, communication;
-  Clock::time_point first_step_end;
+  double first_step_end = 0;  // clock_seconds()
 };
 
 // One rank's part of the benchmark.
@@ -161,12 +163,12 @@ class Bench {
   }
 
   // `floor`: seconds that the products take at the processor's peak, on all cores there are.
-  void run(double floor) {
+  // `launched_at`: when the launcher started the ranks, as clock_seconds() says it.
+  void run(double floor, double launched_at) {
     std::optional<Series> steps;
     if (arguments_.synchronised) {
       steps = time_steps(*communicator_);
-      start_ = largest(
-          std::chrono::duration<double>(steps->first_step_end - worker_.launched_at()).count());
+      start_ = largest(steps->first_step_end - launched_at);
       memory_ = largest(memory_);
     }
     // A world of its own for each rank: the same step, with nobody to wait for.
@@ -206,14 +208,14 @@ class Bench {
     const auto replica = train::make_replica(
         config_, *context_, communicator, {Shape{features}, classes, DType::float32}, no_faults_);
     Series series;
-    auto before = Clock::now();
+    double before = clock_seconds();
     for (int step = 1; step <= workload_.warmup + workload_.steps; ++step) {
       worker_.report_step(step);
       take_step(*replica, step);
-      const auto now = Clock::now();
+      const double now = clock_seconds();
       if (step == 1) series.first_step_end = now;
       if (step > workload_.warmup) {
-        series.steps.push_back(std::chrono::duration<double>(now - before).count());
+        series.steps.push_back(now - before);
         series.exposed.push_back(replica->exposed_seconds());
         series.communication.push_back(replica->communication_seconds());
       }
@@ -310,44 +312,54 @@ void Bench::report(const std::optional<Series>& steps, std::optional<double> com
   if (!file.flush()) throw UsageError("cannot write " + arguments_.json);
 }
 
-int run(int argc, char** argv) {
-  constexpr const char* arguments_key = "benchmark/arguments";
-  constexpr const char* floor_key = "benchmark/floor";
-  const train::Body body = [&](train::Worker& worker) {
-    const auto setting = [&](const char* key) {
-      return worker.store().get(key, std::chrono::seconds(10));
-    };
-    // A worker process was started without the arguments of the user: they come through the store.
-    const std::vector<std::string> words = CLI::detail::split(setting(arguments_key), '\n');
-    std::vector<const char*> pointers = {argv[0]};
-    for (const std::string& word : words)
-      if (!word.empty()) pointers.push_back(word.c_str());
-    Arguments arguments;
-    parse(arguments, static_cast<int>(pointers.size()), pointers.data());
-    Bench(arguments, worker).run(std::stod(setting(floor_key)));
+// What the launcher tells the ranks: a worker process was started without the arguments of the
+// user.
+constexpr const char* arguments_key = "benchmark/arguments";
+constexpr const char* floor_key = "benchmark/floor";
+constexpr const char* launched_at_key = "benchmark/launched_at";  // seconds on the host's clock
+
+void run_rank(train::Worker& worker) {
+  const auto setting = [&](const char* key) {
+    return worker.store().get(key, std::chrono::seconds(10));
   };
-  if (const auto code = train::run_if_worker(argc, argv, body)) return *code;
+  CLI::App app;
   Arguments arguments;
-  try {
-    parse(arguments, argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return CLI::App().exit(error);
+  describe(app, arguments);
+  std::vector<std::string> words = CLI::detail::split(setting(arguments_key), '\n');
+  std::erase(words, "");                     // what follows the last newline
+  std::reverse(words.begin(), words.end());  // as the parser wants them
+  app.parse(std::move(words));
+  Bench(arguments, worker).run(std::stod(setting(floor_key)), std::stod(setting(launched_at_key)));
+}
+
+int launch(const Arguments& arguments, const std::string& words, int workers, double peak) {
+  const auto cores = std::min(static_cast<unsigned>(workers), std::thread::hardware_concurrency());
+  const double floor = workload_of(arguments).operations() / peak / cores;
+  train::LaunchOptions options;
+  options.workers = workers;
+  if (arguments.launcher == "threads") options.kind = train::LaunchKind::threads;
+  options.settings = {{arguments_key, words},
+                      {floor_key, fmt::format("{:.9g}", floor)},
+                      {launched_at_key, fmt::format("{:.9f}", clock_seconds())}};
+  return train::launch(options, run_rank, Log());
+}
+
+int run(int argc, char** argv) {
+  if (const auto code = train::run_if_worker(argc, argv, run_rank)) return *code;
+  CLI::App app("Times training steps of N replicas on this host.");
+  Arguments arguments;
+  describe(app, arguments);
+  CLI11_PARSE(app, argc, argv);
+  if (!arguments.json.empty() && !std::ofstream(arguments.json, std::ios::trunc)) {
+    fmt::print(stderr, "cannot write {}\n", arguments.json);
+    return 2;
   }
   const double peak = measure_fma_peak();
   print_heading(arguments, peak);
-  if (!arguments.json.empty()) std::ofstream(arguments.json, std::ios::trunc);
   std::string words;
   for (int i = 1; i < argc; ++i) words += std::string(argv[i]) + '\n';
-  for (const int workers : arguments.workers) {
-    const auto cores =
-        std::min<unsigned>(static_cast<unsigned>(workers), std::thread::hardware_concurrency());
-    const double floor = workload_of(arguments).operations() / peak / cores;
-    train::LaunchOptions options;
-    options.workers = workers;
-    if (arguments.launcher == "threads") options.kind = train::LaunchKind::threads;
-    options.settings = {{arguments_key, words}, {floor_key, fmt::format("{:.9g}", floor)}};
-    if (const int code = train::launch(options, body, Log()); code != 0) return code;
-  }
+  for (const int workers : arguments.workers)
+    if (const int code = launch(arguments, words, workers, peak); code != 0) return code;
   return 0;
 }
 
