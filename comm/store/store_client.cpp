@@ -107,15 +107,15 @@ class ClientStore final : public Store {
     for (std::size_t sent = 0; sent < frame.size();) {
       const ssize_t count = ::send(socket_.get(), frame.data() + sent, frame.size() - sent,
                                    MSG_DONTWAIT | MSG_NOSIGNAL);
+      const int error = count < 0 ? errno : 0;
       if (count >= 0) {
         sent += static_cast<std::size_t>(count);
-      } else if (errno == EAGAIN && wait_for(socket_.get(), POLLOUT, deadline)) {
+      } else if (error == EAGAIN && wait_for(socket_.get(), POLLOUT, deadline)) {
         continue;
-      } else if (errno != EINTR) {
+      } else if (error != EINTR) {
         // Part of a request may be on its way, so no further one can follow.
-        const char* reason = errno == EAGAIN ? "it takes no requests" : std::strerror(errno);
         const std::lock_guard lock(mutex_);
-        broken_ = reason;
+        broken_ = error == EAGAIN ? "it takes no requests" : std::strerror(error);
         return;  // await() reports it
       }
     }
@@ -147,7 +147,6 @@ class ClientStore final : public Store {
     reading_ = true;
     lock.unlock();
     std::optional<std::string> body;
-    std::string failure;
     try {
       body = receive(deadline);
       lock.lock();
