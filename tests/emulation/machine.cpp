@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "tests/emulation/sanitizer.h"
+#include "tests/emulation/virtual_clock.h"
 
 namespace lockstep::emulation {
 namespace {
@@ -50,6 +51,7 @@ Machine::Machine(const MachineOptions& options)
     std::abort();
   }
   devices_.set_clock(scheduler_);
+  VirtualClock::begin();
   the_machine = this;
   // Takes part from here on, so that threads it starts do.
   scheduler_.enter();
@@ -59,7 +61,8 @@ Machine::Machine(const MachineOptions& options)
 Machine::~Machine() {
   const Inside inside;
   scheduler_.enter();
-  if (the_machine == this) the_machine = nullptr;
+  the_machine = nullptr;
+  VirtualClock::end(scheduler_.last_time());
 }
 
 Report Machine::take_report() {

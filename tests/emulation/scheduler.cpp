@@ -129,12 +129,8 @@ Scheduler::~Scheduler() {
   }
 }
 
-bool Scheduler::takes_part() {
-  return this_thread != nullptr;
-}
-
-Scheduler::Participant* Scheduler::self() {
-  return this_thread;
+bool Scheduler::runs_own_code() {
+  return this_thread != nullptr && this_thread->depth == 0;
 }
 
 bool Scheduler::has_ended(const Participant* thread) {
@@ -221,8 +217,9 @@ Scheduler::Participant* Scheduler::add_thread() {
 
 void Scheduler::begin_thread(Participant* thread) {
   adopt(*thread);
+  thread->depth = 1;
   wait_for_turn(*thread);
-  thread->state.store(running, std::memory_order_release);
+  leave();
 }
 
 void Scheduler::end_thread() {
@@ -234,9 +231,12 @@ void Scheduler::end_thread() {
 }
 
 void Scheduler::go_outside() {
-  this_thread->depth = 0;
   this_thread->state.store(outside, std::memory_order_relaxed);
   give_away();
+}
+
+void Scheduler::come_back() {
+  come_in(*this_thread);
 }
 
 // The holder has no use for the token any more.
@@ -264,7 +264,7 @@ void Scheduler::admit_arrivals() {
 }
 
 void Scheduler::step() {
-  now_ += look_cost;
+  now();
   pass_on(*this_thread);
 }
 
@@ -279,18 +279,13 @@ bool Scheduler::wait(const Condition& condition, std::uint64_t deadline) {
 }
 
 void Scheduler::give_way() {
-  class Progress final : public Condition {
+  class SomeProgress final : public Condition {
    public:
-    explicit Progress(std::uint64_t until, const std::uint64_t& now) : until_(until), now_(now) {}
-    bool holds() const override { return now_ >= until_; }
+    bool holds() const override { return false; }
     std::string describe() const override { return "a little time to pass"; }
-
-   private:
-    std::uint64_t until_;
-    const std::uint64_t& now_;
   };
   constexpr std::uint64_t little = 1000;
-  wait(Progress(now_ + little, now_), now_ + little);
+  wait(SomeProgress(), now_ + little);
 }
 
 // --- The choice
@@ -344,9 +339,9 @@ void Scheduler::stall() {
     anyone_outside |= host->state.load(std::memory_order_relaxed) == outside;
     deadline = std::min(deadline, host->deadline);
   }
+  constexpr long patience = 200'000;
   if (anyone_outside) {
     // Who is outside may come back, or write what another waits for.
-    constexpr long patience = 200'000;
     sleep_really(patience);
     if (deadline == never) return;
   }
@@ -354,7 +349,8 @@ void Scheduler::stall() {
     constexpr std::uint64_t long_jump = 10'000'000;
     if (deadline > now_ + long_jump) last_stall_ = describe_waits();
     // Real time passes too while someone is outside; without, the jump is all there is.
-    now_ = anyone_outside ? std::min(deadline, now_ + 200'000) : std::max(now_, deadline);
+    const std::uint64_t now = now_;
+    now_ = anyone_outside ? std::min(deadline, now + patience) : std::max(now, deadline);
     return;
   }
   const std::string text = describe_waits();

@@ -81,19 +81,21 @@ class Scheduler {
   void give_way();
   // Around a wait that the scheduler cannot see the end of.
   void go_outside();
+  void come_back();
   // A thread that the caller is about to start; it begins with `begin_thread`, ends with
   // end_thread.
   struct Participant;
   Participant* add_thread();
   void begin_thread(Participant* thread);
   void end_thread();
-  // Whether the calling thread takes part.
-  static bool takes_part();
-  static Participant* self();
+  // Whether the calling thread takes part and runs code of its own, not the emulation's.
+  static bool runs_own_code();
   static bool has_ended(const Participant* thread);
 
   // Virtual nanoseconds; a look costs some.
-  std::uint64_t now() { return now_ += look_cost; }
+  std::uint64_t now() { return now_ = now_ + look_cost; }
+  // Of the last look; for threads that do not take part.
+  std::uint64_t last_time() const { return now_; }
   // What kept everyone waiting when time last jumped by 10 ms or more.
   const std::string& last_stall() const { return last_stall_; }
 
@@ -120,7 +122,7 @@ class Scheduler {
   Random& random_;
   StreamPolicy policy_;
   DeviceSide& devices_;
-  std::uint64_t now_ = 0;
+  std::atomic<std::uint64_t> now_{0};  // written by the holder of the token
   std::string last_stall_;
 
   std::vector<std::unique_ptr<Participant>> hosts_;
