@@ -63,11 +63,11 @@ check_tidy
 
 say "== ThreadSanitizer"
 build tsan comm_test conformance_test device_test train_test autograd_test
-run_tests tsan -LE slow -R '^(comm|conformance|device|autograd)\.|^train\..*(Replica|Threads)'
+run_tests tsan -LE slow -R '^(comm|conformance|device|autograd)\.|^train\.(.*Replica|Launch)'
 
 say "== AddressSanitizer and UBSan"
 build asan data_test train_test base_test tensor_test
-run_tests asan -LE slow -R '^(data|base|tensor)\.|^train\.(Checkpoint|Config)'
+run_tests asan -LE slow -R '^(data|base|tensor)\.|^train\.(Checkpoint|Config|LoadConfig|Schema|CommandLine)'
 
 say ""
 echo "$passed passed, $failed failed"
