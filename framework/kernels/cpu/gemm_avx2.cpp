@@ -5,7 +5,7 @@
 namespace lockstep::kernels {
 
 extern const GemmKernels gemm_avx2;
-const GemmKernels gemm_avx2{"AVX2", &multiply_best<float>, &multiply_best<double>, fused};
+const GemmKernels gemm_avx2{"AVX2", &multiply_best<float>, &multiply_best<double>, rounds_once};
 
 }  // namespace lockstep::kernels
 #endif

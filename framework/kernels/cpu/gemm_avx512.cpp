@@ -5,7 +5,8 @@
 namespace lockstep::kernels {
 
 extern const GemmKernels gemm_avx512;
-const GemmKernels gemm_avx512{"AVX-512", &multiply_best<float>, &multiply_best<double>, fused};
+const GemmKernels gemm_avx512{"AVX-512", &multiply_best<float>, &multiply_best<double>,
+                              rounds_once};
 
 }  // namespace lockstep::kernels
 #endif

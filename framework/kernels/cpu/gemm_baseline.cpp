@@ -4,6 +4,7 @@
 namespace lockstep::kernels {
 
 extern const GemmKernels gemm_baseline;
-const GemmKernels gemm_baseline{"baseline", &multiply_best<float>, &multiply_best<double>, fused};
+const GemmKernels gemm_baseline{"baseline", &multiply_best<float>, &multiply_best<double>,
+                                rounds_once};
 
 }  // namespace lockstep::kernels

@@ -8,12 +8,10 @@
 #include "framework/kernels/cpu/loop.h"
 #include "framework/kernels/cpu/pack.h"
 #include "framework/kernels/cpu/product.h"
+#include "framework/kernels/cpu/reduce.h"
 
 namespace lockstep::kernels {
 namespace {
-
-constexpr std::int64_t strip = 128;       // columns of a task of the backward pass
-constexpr std::int64_t run_of_rows = 32;  // rows added up in T before they join the double sums
 
 // One row of a tile: pre = product + bias, y = f(pre), from the product in `pre` or `y`.
 template <class T, class F>
@@ -28,6 +26,26 @@ void finish_row(std::int64_t n, F f, const T* bias, T* pre, T* y) {
         n, {1, 1, 1}, [f](T v, T b) { return f(v + b); }, y, static_cast<const T*>(y), bias);
   } else if constexpr (!std::is_same_v<F, Identity>) {
     transform_row(n, {1, 1}, f, y, static_cast<const T*>(y));
+  }
+}
+
+// out = the gradient before the activation, and its column sums, in a strip of up to column_strip
+// columns of matrices whose rows are `stride` apart. `out` may be `grad`.
+template <class T, class F>
+void backward_strip(std::int64_t rows, std::int64_t columns, std::int64_t stride, F f,
+                    const T* saved, const T* grad, T* out, double* sums) {
+  for (std::int64_t first = 0; first < rows; first += column_run) {
+    T partial[column_strip] = {};
+    for (std::int64_t row = first; row < std::min(first + column_run, rows); ++row) {
+      const std::int64_t at = row * stride;
+#pragma GCC ivdep
+      for (std::int64_t i = 0; i < columns; ++i) {
+        const T gradient = f.backward(saved[at + i], grad[at + i]);
+        out[at + i] = gradient;
+        partial[i] += gradient;
+      }
+    }
+    for (std::int64_t i = 0; i < columns; ++i) sums[i] += static_cast<double>(partial[i]);
   }
 }
 
@@ -99,27 +117,13 @@ void CpuKernels::bias_activation_backward(Activation activation, const Tensor& p
       const T* const from = grad_rows.data<T>();
       T* const to = grad_pre.data<T>();
       T* const bias = grad_bias.defined() ? grad_bias.data<T>() : nullptr;
-      for_blocks(grad_pre.context(), n, strip, [&](std::int64_t begin, std::int64_t end) {
-        double sums[strip] = {};
-        for (std::int64_t first = 0; first < m; first += run_of_rows) {
-          T partial[strip] = {};
-          for (std::int64_t row = first; row < std::min(first + run_of_rows, m); ++row) {
-            const T* const v = values + row * n + begin;
-            const T* const g = from + row * n + begin;
-            T* const o = to + row * n + begin;
-#pragma GCC ivdep
-            for (std::int64_t i = 0; i < end - begin; ++i) {
-              const T gradient = f.backward(v[i], g[i]);
-              o[i] = gradient;
-              partial[i] += gradient;
-            }
-          }
-          for (std::int64_t i = 0; i < end - begin; ++i) sums[i] += static_cast<double>(partial[i]);
-        }
+      for_blocks(grad_pre.context(), n, column_strip, [&](std::int64_t begin, std::int64_t end) {
+        double sums[column_strip] = {};
+        backward_strip(m, end - begin, n, f, values + begin, from + begin, to + begin, sums);
         if (!bias) return;
-        for (std::int64_t i = 0; i < end - begin; ++i) {
-          const T sum = static_cast<T>(sums[i]);
-          bias[begin + i] = accumulate_bias ? bias[begin + i] + sum : sum;
+        for (std::int64_t i = begin; i < end; ++i) {
+          const T sum = static_cast<T>(sums[i - begin]);
+          bias[i] = accumulate_bias ? bias[i] + sum : sum;
         }
       });
     });

@@ -2,10 +2,10 @@
 //
 // The axes fall into two groups, those the output keeps and those summed over. The loop's innermost
 // axis is the one that is densest in memory: if it is summed, each output is a sum of runs (rows);
-// if it is kept, runs of up to `strip` neighbouring outputs are summed side by side (columns).
-// Where few outputs are sums of many elements, the summed space is cut into blocks by its size,
-// whose partial sums are added in order. Partial sums are double throughout, except over short runs
-// in the column form.
+// if it is kept, runs of up to `column_strip` neighbouring outputs are summed side by side
+// (columns). Where few outputs are sums of many elements, the summed space is cut into blocks by
+// its size, whose partial sums are added in order. Partial sums are double throughout, except over
+// short runs in the column form.
 #include "framework/kernels/cpu/reduce.h"
 
 #include <algorithm>
@@ -19,9 +19,7 @@
 namespace lockstep::kernels {
 namespace {
 
-constexpr std::int64_t strip = 128;          // outputs summed side by side in the column form
-constexpr std::int64_t run_of_rows = 16384;  // elements of a run in the row form
-constexpr std::int64_t run_of_columns = 32;  // rows added up in T before they join the double sums
+constexpr std::int64_t row_run = 16384;          // elements of a row taken at a time
 constexpr std::int64_t block_size = 256 * 1024;  // elements of a block of the summed space
 constexpr std::int64_t few_outputs = 32;
 
@@ -73,9 +71,9 @@ Plan::Plan(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& sha
   summed.arrange();
   columns = kept.inner.extent > 1 &&
             (summed.inner.extent <= 1 || input_stride(kept.inner) < input_stride(summed.inner));
-  width = columns ? std::min(strip, kept.inner.extent) : 1;
+  width = columns ? std::min(column_strip, kept.inner.extent) : 1;
   units = kept.outer.count() * units_per_row();
-  run = std::clamp<std::int64_t>(summed.inner.extent, 1, columns ? run_of_columns : run_of_rows);
+  run = std::clamp<std::int64_t>(summed.inner.extent, 1, columns ? column_run : row_run);
   runs = summed.outer.count() * runs_per_row();
   runs_per_block =
       units < few_outputs ? ceil_div(block_size, run * width) : std::max<std::int64_t>(1, runs);
@@ -134,7 +132,7 @@ class UnitSum {
                    double* sums) const {
     const Axis& down = plan_.summed.inner;
     const Axis& across = plan_.kept.inner;
-    T partial[strip] = {};
+    T partial[column_strip] = {};
     for (std::int64_t row = 0; row < rows; ++row) {
       const T* const a_row = a + row * down.stride[1];
       if constexpr (product) {
@@ -173,7 +171,7 @@ void run_sum(const Plan& plan, double alpha, const Tensor& a, const Tensor* b, c
   if (plan.blocks == 1) {
     for_row_blocks(out.context(), plan.units, plan.runs * plan.run * plan.width,
                    [&](std::int64_t begin, std::int64_t end) {
-                     double sums[strip];
+                     double sums[column_strip];
                      for (std::int64_t unit = begin; unit < end; ++unit) {
                        const auto place = unit_sum.place(unit);
                        unit_sum(place, 0, sums);

@@ -8,6 +8,10 @@
 
 namespace lockstep::kernels {
 
+// Sums down columns: so many columns side by side, in T over so many rows, then in double.
+inline constexpr std::int64_t column_strip = 128;
+inline constexpr std::int64_t column_run = 32;
+
 // Sum of term(i) for i in [0, n) in double, over independent lanes that are added in a fixed tree
 // at the end: the compiler may vectorise it without changing the order. Short sums have one lane.
 template <class Term>

@@ -17,13 +17,13 @@ namespace {
 
 #if defined(__AVX512F__)
 constexpr std::size_t vector_bytes = 64;
-constexpr bool fused = true;
+constexpr bool rounds_once = true;
 #elif defined(__AVX2__) && defined(__FMA__)
 constexpr std::size_t vector_bytes = 32;
-constexpr bool fused = true;
+constexpr bool rounds_once = true;
 #else
 constexpr std::size_t vector_bytes = 16;
-constexpr bool fused = false;
+constexpr bool rounds_once = false;
 #endif
 
 template <class T>

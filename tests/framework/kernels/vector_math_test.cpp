@@ -29,7 +29,7 @@ double worst_ulp(float low, float high, F f, Exact exact) {
     const float x = std::bit_cast<float>(static_cast<std::uint32_t>(bits));
     if (!(x >= low && x <= high)) continue;
     const double wanted = exact(static_cast<double>(x));
-    const double ulp = std::max(std::ldexp(1.0, std::ilogb(wanted) - 23), 0x1p-149);
+    const double ulp = std::ldexp(1.0, std::max(std::ilogb(wanted), -126) - 23);
     worst = std::max(worst, std::abs(static_cast<double>(f(x)) - wanted) / ulp);
   }
   return worst;
