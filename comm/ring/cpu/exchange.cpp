@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace lockstep::comm::ring {
@@ -19,32 +20,30 @@ Exchange::Exchange(Group& group, device::Deadline deadline)
     : group_(group),
       control_memory_(group.allocate(sizeof(Control) + Barrier::bytes(group.size()), deadline)),
       barrier_(group, control_memory_->part(0).subspan(sizeof(Control))),
-      shared_address_space_(detect_shared_address_space(deadline)),
       signatures_(static_cast<std::size_t>(group.size())),
-      data_(static_cast<std::size_t>(group.size())) {}
+      data_(static_cast<std::size_t>(group.size())) {
+  introduce(deadline);
+}
 
 // The ranks are threads of one process exactly when a peer's part lies at the peer's own address in
 // the same process.
-bool Exchange::detect_shared_address_space(device::Deadline deadline) {
-  const auto identity = [&](int rank) {
-    Announcement own;
-    own.signature.sequence = static_cast<std::uint64_t>(getpid());
-    own.location.offset = reinterpret_cast<std::uint64_t>(&control(rank));
-    return own;
-  };
+void Exchange::introduce(device::Deadline deadline) {
   const auto missing = [](int rank) {
     return RankError(rank, fmt::format("rank {} did not come to set up the collectives", rank));
   };
-  announcement(group_.rank()) = identity(group_.rank());
+  const auto process = static_cast<std::uint64_t>(getpid());
+  const auto address = [&](int rank) { return reinterpret_cast<std::uint64_t>(&control(rank)); };
+  Announcement& own = announcement(group_.rank());
+  own.signature = {.sequence = process, .count = std::thread::hardware_concurrency()};
+  own.location.offset = address(group_.rank());
   barrier_.arrive_and_wait(deadline, missing);
-  bool shared = true;
   for (int r = 0; r < group_.size(); ++r) {
-    const Announcement expected = identity(r), &found = announcement(r);
-    shared = shared && found.signature == expected.signature &&
-             found.location.offset == expected.location.offset;
+    const Announcement& other = announcement(r);
+    if (other.signature.sequence != process || other.location.offset != address(r))
+      shared_address_space_ = false;
+    if (other.signature.count < group_.size()) crowded_ = true;
   }
   barrier_.arrive_and_wait(deadline, missing);
-  return shared;
 }
 
 std::shared_ptr<SymmetricBuffer> Exchange::allocate(std::size_t bytes, device::Deadline deadline) {
@@ -54,40 +53,66 @@ std::shared_ptr<SymmetricBuffer> Exchange::allocate(std::size_t bytes, device::D
 }
 
 void Exchange::meet(const Collective& call) {
-  ++meetings_;
-  announcement(group_.rank()) = {call.signature, {}};
+  announce(call, {});
   arrive_and_wait(call, "arrive at");
-  for (int r = 0; r < group_.size(); ++r)
-    signatures_[static_cast<std::size_t>(r)] = announcement(r).signature;
-  check_agreement(signatures_);
+  read_announcements();
+  require_agreement();
 }
 
 bool Exchange::meet_in_place(const Collective& call) {
-  ++meetings_;
-  announcement(group_.rank()) = {call.signature, locate(call.data)};
-  if (shared_address_space_) control(group_.rank()).presence.store(Presence::inside);
+  announce(call, locate(call.data));
+  // Nobody takes pieces of an earlier collective any more: this rank has been at its end.
+  control(group_.rank()).taken.store(0, std::memory_order_relaxed);
+  enter();
   arrive_and_wait(call, "arrive at");
+  const bool addressable = read_announcements();
+  if (!nobody_withdrew()) {
+    const RankError error(-1, fmt::format("a rank gave up {}", to_string(call.signature)));
+    withdraw(error);
+    throw error;
+  }
+  require_agreement();
+  return addressable;
+}
+
+void Exchange::synchronize(const Collective& call) {
+  leave();
+  arrive_and_wait(call, "finish");
+}
+
+void Exchange::announce(const Collective& call, const Location& location) {
+  ++meetings_;
+  announcement(group_.rank()) = {call.signature, location};
+}
+
+bool Exchange::read_announcements() {
   bool addressable = true;
+  for (int r = 0; r < group_.size(); ++r) {
+    const Announcement& other = announcement(r);
+    signatures_[static_cast<std::size_t>(r)] = other.signature;
+    data_[static_cast<std::size_t>(r)] = resolve(other.location, r);
+    if (other.location.buffer == Location::nowhere) addressable = false;
+  }
+  return addressable;
+}
+
+bool Exchange::all_agree() const {
+  return std::all_of(signatures_.begin(), signatures_.end(),
+                     [&](const Signature& s) { return s == signatures_.front(); });
+}
+
+void Exchange::require_agreement() {
   try {
-    for (int r = 0; r < group_.size(); ++r) {
-      const auto index = static_cast<std::size_t>(r);
-      signatures_[index] = announcement(r).signature;
-      data_[index] = resolve(announcement(r).location, r);
-      addressable = addressable && announcement(r).location.buffer != Location::nowhere;
-      if (control(r).presence.load() == Presence::withdrawn)
-        throw RankError(r, fmt::format("rank {} gave up {}", r, to_string(call.signature)));
-    }
     check_agreement(signatures_);
   } catch (const RankError& error) {
     withdraw(error);
     throw;
   }
-  return addressable;
 }
 
-void Exchange::synchronize(const Collective& call) {
-  control(group_.rank()).presence.store(Presence::outside, std::memory_order_release);
-  arrive_and_wait(call, "finish");
+bool Exchange::is_last_to_come() {
+  comers_expected_ += static_cast<std::uint32_t>(group_.size());
+  return control(0).comers.fetch_add(1, std::memory_order_acq_rel) + 1 == comers_expected_;
 }
 
 void Exchange::arrive_and_wait(const Collective& call, std::string_view verb) {
@@ -99,6 +124,21 @@ void Exchange::arrive_and_wait(const Collective& call, std::string_view verb) {
     withdraw(error);
     throw;
   }
+}
+
+void Exchange::enter() {
+  if (shared_address_space_) control(group_.rank()).presence.store(Presence::inside);
+}
+
+void Exchange::leave() {
+  if (shared_address_space_)
+    control(group_.rank()).presence.store(Presence::outside, std::memory_order_release);
+}
+
+bool Exchange::nobody_withdrew() const {
+  for (int r = 0; r < group_.size(); ++r)
+    if (control(r).presence.load() == Presence::withdrawn) return false;
+  return true;
 }
 
 void Exchange::withdraw(const RankError& error) {

@@ -29,6 +29,34 @@ class Exchange {
   bool meet_in_place(const Collective& call);
   // One round more of the same collective: no rank returns before all have come.
   void synchronize(const Collective& call);
+  // Both in one round: if all ranks agree and all data can be addressed, the last one to come calls
+  // work() for all of them while the others still wait, and this returns true, the collective being
+  // done. Where waking a rank takes longer than its share of the work would.
+  template <class Work>
+  bool meet_and_let_one_work(const Collective& call, Work&& work) {
+    announce(call, locate(call.data));
+    if (is_last_to_come()) {
+      enter();
+      if (read_announcements() && all_agree() && nobody_withdrew()) work();
+      leave();
+    }
+    arrive_and_wait(call, "arrive at");
+    const bool addressable = read_announcements();
+    require_agreement();
+    return addressable;
+  }
+
+  // Takes a piece of the work that is shared after meet_in_place(), each piece going to one rank:
+  // its number within `owner`'s share, from 0 on.
+  std::uint32_t take_piece(int owner) {
+    return control(owner).taken.fetch_add(1, std::memory_order_relaxed);
+  }
+
+  // Whether peers can address this rank's `range`.
+  bool can_address(const Range& range) const { return locate(range).buffer != Location::nowhere; }
+
+  // Whether there are more ranks than cores that they may use; the same on every rank.
+  bool is_crowded() const { return crowded_; }
 
   // The data of rank r, and of all, as seen from here.
   std::byte* data(int r) const { return data_[static_cast<std::size_t>(r)]; }
@@ -55,12 +83,23 @@ class Exchange {
   struct alignas(64) Control {
     Announcement announcements[2];
     std::atomic<Presence> presence;
+    std::atomic<std::uint32_t> taken;   // pieces of this rank's share of the work
+    std::atomic<std::uint32_t> comers;  // rank 0's: of all meetings that one rank works in, wraps
   };
 
-  bool detect_shared_address_space(device::Deadline deadline);
+  void introduce(device::Deadline deadline);
   Location locate(const Range& range) const;
   std::byte* resolve(const Location& location, int rank) const;
+  void announce(const Collective& call, const Location& location);
+  bool read_announcements();  // true when all data can be addressed
+  bool all_agree() const;
+  void require_agreement();
+  bool is_last_to_come();
   void arrive_and_wait(const Collective& call, std::string_view verb);
+
+  void enter();
+  void leave();
+  bool nobody_withdrew() const;
   // The rank leaves a collective that has failed.
   void withdraw(const RankError& error);
   Control& control(int rank) const;
@@ -69,8 +108,10 @@ class Exchange {
   Group& group_;
   std::shared_ptr<SymmetricBuffer> control_memory_;
   Barrier barrier_;
-  bool shared_address_space_;
+  bool shared_address_space_ = true;
+  bool crowded_ = false;
   std::uint64_t meetings_ = 0;
+  std::uint32_t comers_expected_ = 0;
   std::vector<std::shared_ptr<SymmetricBuffer>> buffers_;
 
   std::vector<Signature> signatures_;

@@ -11,11 +11,20 @@ namespace lockstep::comm::ring {
 
 namespace {
 
-// Up to here every rank reduces everything itself: one round, where sharing the work takes two.
+// Up to here every rank reduces everything itself, in one round, where sharing the work takes two.
+// The second where ranks outnumber cores: they do it one after the other.
 constexpr std::size_t one_shot_limit = 16 << 10;
+constexpr std::size_t crowded_one_shot_limit = 4 << 10;
 static_assert(one_shot_limit <= Staging::capacity);
 
-// The part of `count` elements that a rank reduces for all. Unlike slice_of() it is cut between
+// Up to here, over all ranks, and where these outnumber the cores, waking every rank for its share
+// takes longer than one of them needs for the whole.
+constexpr std::size_t lone_limit = 2 << 20;
+
+// Shares are worked off in pieces, by whoever is free.
+constexpr std::size_t piece_of_work = 128 << 10;
+
+// The part of `bytes` that a rank reduces for all. Unlike slice_of() it is cut between
 // cache lines, so that no two ranks write to one.
 ByteRange work_share(std::size_t bytes, int rank, int size) {
   constexpr std::size_t line = 64;
@@ -29,7 +38,8 @@ ByteRange work_share(std::size_t bytes, int rank, int size) {
 
 Algorithm RingCommunicator::choose(const Collective& call) const {
   if (algorithm_ != Algorithm::choose) return algorithm_;
-  return call.data.bytes() <= one_shot_limit ? Algorithm::one_shot : Algorithm::two_shot;
+  const std::size_t limit = exchange_.is_crowded() ? crowded_one_shot_limit : one_shot_limit;
+  return call.data.bytes() <= limit ? Algorithm::one_shot : Algorithm::two_shot;
 }
 
 void RingCommunicator::do_all_reduce(const Collective& asked) {
@@ -41,10 +51,8 @@ void RingCommunicator::do_all_reduce(const Collective& asked) {
   } else if (algorithm == Algorithm::ring) {
     exchange_.meet(call);
     pipeline_.all_reduce(call);
-  } else if (exchange_.meet_in_place(call)) {
-    two_shot(call);
   } else {
-    staged_two_shot(call);
+    two_shot(call);
   }
 }
 
@@ -60,28 +68,52 @@ void RingCommunicator::one_shot(const Collective& call) {
 }
 
 void RingCommunicator::two_shot(const Collective& call) {
-  const ByteRange mine = work_share(call.data.bytes(), rank(), size());
-  reduce_range(call, exchange_.all_data(), mine.offset, exchange_.all_data(), mine.offset,
-               mine.bytes);
-  exchange_.synchronize(call);
+  if (call.data.bytes() > Staging::capacity && exchange_.meet_in_place(call)) {
+    share_reduction(call, exchange_.all_data());
+    exchange_.synchronize(call);
+    return;
+  }
+  for_each_chunk(call.data.bytes(), Staging::capacity,
+                 [&](ByteRange chunk) { two_shot(call, chunk); });
 }
 
-void RingCommunicator::staged_two_shot(const Collective& call) {
-  auto* data = static_cast<std::byte*>(call.data.data);
-  for_each_chunk(call.data.bytes(), Staging::capacity, [&](ByteRange chunk) {
-    std::byte* here = data + chunk.offset;
-    std::byte* own = staging_.local();
-    copy_bytes(own, here, chunk.bytes);
-    exchange_.synchronize(call);
-    const ByteRange mine = work_share(chunk.bytes, rank(), size());
-    reduce_range(call, staging_.parts(), mine.offset, {&own, 1}, mine.offset, mine.bytes);
-    exchange_.synchronize(call);
-    for (int r = 0; r < size(); ++r) {
-      const ByteRange share = work_share(chunk.bytes, r, size());
-      copy_bytes(here + share.offset, staging_.part(r) + share.offset, share.bytes);
+// A rank whose data cannot be addressed offers a copy in the staging memory instead.
+void RingCommunicator::two_shot(const Collective& call, ByteRange chunk) {
+  std::byte* data = static_cast<std::byte*>(call.data.data) + chunk.offset;
+  Collective part = call;
+  part.data = {data, static_cast<std::int64_t>(chunk.bytes / base::size_of(call.data.dtype)),
+               call.data.dtype};
+  const bool is_staged = !exchange_.can_address(part.data);
+  if (is_staged) {
+    part.data.data = staging_.local();
+    copy_bytes(part.data.data, data, chunk.bytes);
+  }
+  if (exchange_.is_crowded() && chunk.bytes * static_cast<std::size_t>(size()) <= lone_limit) {
+    exchange_.meet_and_let_one_work(part, [&] {
+      reduce_range(part, exchange_.all_data(), 0, exchange_.all_data(), 0, chunk.bytes);
+    });
+  } else {
+    exchange_.meet_in_place(part);
+    share_reduction(part, exchange_.all_data());
+    exchange_.synchronize(part);
+  }
+  if (is_staged) copy_bytes(data, part.data.data, chunk.bytes);
+  staging_.turn();
+}
+
+// Each rank begins with its own share and goes on with what the ranks behind it have not come to:
+// with more ranks than cores some are still asleep when the others are done.
+void RingCommunicator::share_reduction(const Collective& call, std::span<std::byte* const> to) {
+  for (int k = 0; k < size(); ++k) {
+    const int owner = (rank() + k) % size();
+    const ByteRange share = work_share(call.data.bytes(), owner, size());
+    for (;;) {
+      const std::size_t begin = exchange_.take_piece(owner) * piece_of_work;
+      if (begin >= share.bytes) break;
+      const ByteRange piece = piece_of(share, begin, piece_of_work);
+      reduce_range(call, exchange_.all_data(), piece.offset, to, piece.offset, piece.bytes);
     }
-    staging_.turn();
-  });
+  }
 }
 
 void RingCommunicator::do_reduce(const Collective& call) {
@@ -90,9 +122,8 @@ void RingCommunicator::do_reduce(const Collective& call) {
   } else if (!exchange_.meet_in_place(call)) {
     staged_reduce(call, Begun::met);
   } else {
-    const ByteRange mine = work_share(call.data.bytes(), rank(), size());
-    std::byte* root = exchange_.data(call.signature.root);
-    reduce_range(call, exchange_.all_data(), mine.offset, {&root, 1}, mine.offset, mine.bytes);
+    std::byte* const root = exchange_.data(call.signature.root);
+    share_reduction(call, {&root, 1});
     exchange_.synchronize(call);
   }
 }

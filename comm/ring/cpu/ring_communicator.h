@@ -50,7 +50,7 @@ class RingCommunicator final : public HostCommunicator {
 
   void one_shot(const Collective& call);
   void two_shot(const Collective& call);
-  void staged_two_shot(const Collective& call);
+  void two_shot(const Collective& call, ByteRange chunk);
   void staged_reduce(const Collective& call, Begun begun);
   void staged_reduce_scatter(const Collective& call, Begun begun);
   void staged_all_gather(const Collective& call, Begun begun);
@@ -60,6 +60,8 @@ class RingCommunicator final : public HostCommunicator {
   Algorithm choose(const Collective& call) const;
   // The round of a staged form, the first of which may be the meeting.
   void staged_round(const Collective& call, Begun& begun);
+  // After meet_in_place(): this rank's part in reducing all ranks' data into every `to`.
+  void share_reduction(const Collective& call, std::span<std::byte* const> to);
   // Reduces `bytes` at `from_offset` of every `from` into those at `to_offset` of every `to`.
   void reduce_range(const Collective& call, std::span<std::byte* const> from,
                     std::size_t from_offset, std::span<std::byte* const> to, std::size_t to_offset,
