@@ -201,7 +201,8 @@ class Bench {
         ops::cross_entropy(logits, labels_, 1.0 / static_cast<double>(workload_.batch));
     replica.backward(loss.loss_sum);
     replica.finish_backward();
-    replica.update(config_.optimizer.lr);
+    if (!replica.update(config_.optimizer.lr))
+      throw NumericError(fmt::format("the gradients of step {} are not finite", step));
   }
 
   Series time_steps(comm::Communicator& communicator) {
