@@ -69,9 +69,11 @@ inline float vector_log(float x) {
   const bool tiny = x < 0x1p-126f;
   const float normal = tiny ? x * 0x1p23f : x;
   // The exponent that leaves a mantissa in [sqrt(1/2), sqrt(2)).
-  const std::int32_t bits = std::bit_cast<std::int32_t>(normal);
-  const std::int32_t exponent = (bits - std::bit_cast<std::int32_t>(0.707106769f)) >> 23;
-  const float mantissa = std::bit_cast<float>(bits - exponent * (1 << 23));
+  // (Unsigned, since a negative x, whose result is replaced below, would overflow.)
+  const auto bits = std::bit_cast<std::uint32_t>(normal);
+  const auto sqrt_half = std::bit_cast<std::uint32_t>(0.707106769f);
+  const std::int32_t exponent = static_cast<std::int32_t>(bits - sqrt_half) >> 23;
+  const float mantissa = std::bit_cast<float>(bits - (static_cast<std::uint32_t>(exponent) << 23));
   const float n = static_cast<float>(tiny ? exponent - 23 : exponent);
   const float f = mantissa - 1.0f;
   const float s = f / (2.0f + f);
