@@ -31,6 +31,9 @@ class EachKind : public ::testing::TestWithParam<std::string> {
 INSTANTIATE_TEST_SUITE_P(Launch, EachKind, ::testing::Values("processes", "threads"),
                          [](const auto& test) { return test.param; });
 
+// Far below the 60 s for which the bodies stall, far above what a busy machine takes.
+constexpr double soon = 30;
+
 int count(const std::string& text, const std::string& part) {
   int found = 0;
   for (auto at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
@@ -71,7 +74,7 @@ TEST_P(EachKind, EndsWithTheCodeAndTheMessageOfTheRankThatFailed) {
                 EndsWith(fmt::format("error: rank 2 in step 7: {}; log of rank 2: logs/rank-2.log",
                                      c.message)));
     EXPECT_EQ(count(end.output, c.message), 1) << end.output;  // the others are no causes
-    EXPECT_LT(end.seconds, 15);
+    EXPECT_LT(end.seconds, soon);
   }
 }
 
@@ -86,14 +89,14 @@ TEST_P(EachKind, EndsARankThatIsStuck) {
   EXPECT_EQ(end.exit_code, 6) << end.output;
   EXPECT_THAT(end.output, HasSubstr("rank 1 did not end in time"));
   EXPECT_THAT(end.last_line, HasSubstr("rank 1 did not arrive; log of rank 1: logs/rank-1.log"));
-  EXPECT_LT(end.seconds, 15);
+  EXPECT_LT(end.seconds, soon);
 }
 
 TEST_P(EachKind, NamesTheRankThatDidNotCome) {
   const auto end = run_kind({"body=absent", "workers=3", "rank=1"});
   EXPECT_EQ(end.exit_code, 5) << end.output;
   EXPECT_THAT(end.last_line, HasSubstr("before its first step: rank 1"));
-  EXPECT_LT(end.seconds, 15);
+  EXPECT_LT(end.seconds, soon);
 }
 
 TEST(Launch, SaysHowARankDied) {
@@ -109,7 +112,7 @@ TEST(Launch, SaysHowARankDied) {
     EXPECT_EQ(end.exit_code, 6) << end.output;
     EXPECT_THAT(end.last_line,
                 EndsWith(fmt::format("error: {}; log of rank 1: logs/rank-1.log", message)));
-    EXPECT_LT(end.seconds, 15);
+    EXPECT_LT(end.seconds, soon);
   }
 }
 
@@ -152,7 +155,7 @@ TEST(Launch, NamesAPortThatIsTaken) {
   EXPECT_EQ(end.exit_code, 5) << end.output;
   EXPECT_THAT(end.output, HasSubstr(std::to_string(taken.port())));
   EXPECT_THAT(end.output, HasSubstr("in use"));
-  EXPECT_LT(end.seconds, 15);
+  EXPECT_LT(end.seconds, soon);
 }
 
 TEST(Launch, RefusesWhatHasNoEffect) {
