@@ -13,11 +13,12 @@ namespace {
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
-// Without fused multiply-add the range reductions lose a little.
+// Without fused multiply-add the range reductions lose a little, and the square in the exponent of
+// the normal density is rounded.
 #ifdef __FMA__
-constexpr double slack = 1;
+constexpr double slack = 1, density_bound = 2, tail_bound = 7;
 #else
-constexpr double slack = 2;
+constexpr double slack = 2, density_bound = 90, tail_bound = 90;
 #endif
 
 // The largest error, in units in the last place of the exact value, over floats of every exponent
@@ -58,7 +59,7 @@ TEST(VectorMath, ErrorsAreWithinTheStatedBounds) {
             40);
   const auto distribution = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
   EXPECT_LE(worst_ulp(-1, infinity, cdf, distribution), 4 * slack);
-  EXPECT_LE(worst_ulp(-12, -1, cdf, distribution), 40);
+  EXPECT_LE(worst_ulp(-12, -1, cdf, distribution), tail_bound);
 }
 
 TEST(VectorMath, EdgesOfTheRange) {
