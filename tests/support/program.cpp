@@ -1,5 +1,6 @@
 #include "tests/support/program.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -52,6 +53,8 @@ Program::Program(const std::vector<std::string>& command, const ProgramOptions& 
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  // Several processes write to it, each at the end.
+  ::fcntl(output_.get(), F_SETFL, O_APPEND);
   pid_ = ::fork();
   if (pid_ == 0) {
     ::setpgid(0, 0);
