@@ -1,6 +1,8 @@
 // exp, log, tanh and the normal distribution function for float as straight-line code that the
 // compiler vectorises, and whose bits do not depend on whether it did. For double they are the
 // standard library's: float64 serves gradient checks, where speed matters less than the last bit.
+// Stated errors hold with fused multiply-add; without it the normal density and its tail lose up to
+// 90 ulp far out.
 //
 // Polynomials are minimax fits made for this file (Remez' algorithm in quadruple precision); the
 // range reductions are the classical ones of Cody and Waite.
