@@ -27,6 +27,11 @@ target_compile_options(lockstep_options INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   target_compile_options(lockstep_options INTERFACE
     "$<${in_cxx}:-Wno-restrict;-Wno-stringop-overflow>")
+  # With AVX-512 it also turns a constant block of 32 bytes whose lower half repeats and whose upper half
+  # is zero into a broadcast of the lower half. Moving 16 bytes at a time avoids it.
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12 AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    target_compile_options(lockstep_options INTERFACE "$<${in_cxx}:-mmove-max=128;-mstore-max=128>")
+  endif()
 endif()
 if(LOCKSTEP_NATIVE)
   target_compile_options(lockstep_options INTERFACE $<${in_cxx}:-march=native>)
