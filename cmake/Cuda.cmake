@@ -108,6 +108,15 @@ function(lockstep_emulate target)
   set_target_properties(${target} PROPERTIES LOCKSTEP_EMULATED ON)
 endfunction()
 
+# lockstep_emulated_program(<name> SOURCES file... DEPENDS target...): a program on emulated GPUs.
+function(lockstep_emulated_program name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS" ${ARGN})
+  lockstep_as_cxx(sources ${arg_SOURCES})
+  add_executable(${name} ${sources})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} lockstep_cuda_emulated_runtime)
+  lockstep_emulate(${name})
+endfunction()
+
 # lockstep_cuda_tests(<name> DEPENDS target... [TIMEOUT seconds] [FOLDERS folder...]): tests of CUDA
 # code, of every .cpp and .cu of this folder and FOLDERS, as two programs: <name>_emulated_test, whose
 # cases carry the label emulation, and, with a toolkit, <name>_gpu_test with the label gpu, whose cases
@@ -122,11 +131,8 @@ function(lockstep_cuda_tests name)
     list(APPEND patterns ${folder}/*.cpp ${folder}/*.cu)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
-  lockstep_as_cxx(emulated_sources ${sources})
-  add_executable(${name}_emulated_test ${emulated_sources})
-  target_link_libraries(${name}_emulated_test PRIVATE
-    ${arg_DEPENDS} lockstep_emulation_main lockstep_cuda_emulated_runtime GTest::gtest GTest::gmock)
-  lockstep_emulate(${name}_emulated_test)
+  lockstep_emulated_program(${name}_emulated_test SOURCES ${sources}
+    DEPENDS ${arg_DEPENDS} lockstep_emulation_main GTest::gtest GTest::gmock)
   lockstep_discover(${name}_emulated "*" emulation ${arg_TIMEOUT})
   if(LOCKSTEP_HAS_CUDA)
     add_executable(${name}_gpu_test ${sources})

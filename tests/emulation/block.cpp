@@ -18,6 +18,9 @@ constexpr unsigned warp_size = 32;
 // enough that a block's threads stay together in the cache.
 constexpr std::size_t switch_odds = 4;
 
+// Unwinds a thread that has failed, so that what it held is freed.
+struct Failed {};
+
 CudaThread* running_thread = nullptr;
 
 std::uint64_t load_bits(const void* word, std::size_t bytes) {
@@ -82,7 +85,7 @@ Block::Block(BlockServices& services, Execution& execution, Extent3 index)
 Block::~Block() {
   for (CudaThread& thread : threads_) {
     if (thread.fiber) services_.fibers(work_).give_back(std::move(thread.fiber));
-    if (thread.race_context != nullptr) RaceContexts::destroy(thread.race_context);
+    if (thread.race_context != nullptr) RaceContexts::destroy_dropped(thread.race_context);
   }
 }
 
@@ -94,6 +97,7 @@ void Block::step() {
     thread.race_context = execution_.take_race_context(services_.random());
     thread.fiber->start(&Block::run_thread, &thread, thread.race_context);
   }
+  services_.before_block(work_);
   running_thread = &thread;
   running_coordinates = {thread.index, index_, work_.block_extent, work_.grid_extent};
   thread.fiber->resume();
@@ -109,10 +113,15 @@ void Block::run_thread(void* argument) {
   auto& thread = *static_cast<CudaThread*>(argument);
   const Execution& execution = thread.block->execution_;
   for (const auto& order : execution.follows) acquire(order.get());
-  execution.work->call->run();
-  release(execution.order.get());
-  const Inside inside;
-  thread.block->finish(thread);
+  try {
+    execution.work->call->run();
+    release(execution.order.get());
+    const Inside inside;
+    thread.block->finish(thread);
+  } catch (const Failed&) {
+    const Inside inside;
+    Fiber::suspend();  // for good: the machine steps no block any more
+  }
 }
 
 void Block::make_ready(CudaThread& thread) {
@@ -137,7 +146,7 @@ void Block::finish(CudaThread& thread) {
                      to_string(thread.index), at_barrier_, to_string(barrier_place_)),
          barrier_place_);
   }
-  complete_if_all_arrived(thread.number / warp_size);
+  fail_if_awaited_by_warp(thread, "has returned", thread.place);
   if (finished()) {
     const std::string damaged = shared_.damaged();
     if (!damaged.empty()) {
@@ -195,13 +204,9 @@ void Block::release_barrier() {
 // --- Warp operations
 // ----------------------------------------------------------------------------------
 
-std::uint32_t Block::alive_lanes(unsigned warp) const {
-  std::uint32_t alive = 0;
-  const std::size_t end = std::min<std::size_t>(threads_.size(), (warp + 1) * warp_size);
-  for (std::size_t i = warp * warp_size; i < end; ++i) {
-    if (threads_[i].status != ThreadStatus::finished) alive |= 1u << threads_[i].lane();
-  }
-  return alive;
+std::uint32_t Block::lanes_of(unsigned warp) const {
+  const std::size_t count = std::min<std::size_t>(threads_.size() - warp * warp_size, warp_size);
+  return count == warp_size ? ~std::uint32_t{0} : (std::uint32_t{1} << count) - 1;
 }
 
 void Block::fail_if_awaited_by_warp(const CudaThread& thread, const std::string& what,
@@ -272,11 +277,11 @@ std::uint64_t Block::warp(WarpKind kind, std::uint32_t mask, std::uint64_t value
   return thread.result;
 }
 
-// Lanes that have returned, or that the block is too small for, need not come.
+// Lanes that the block is too small for need not come.
 void Block::complete_if_all_arrived(unsigned warp) {
   for (std::size_t i = 0; i < groups_.size(); ++i) {
     if (groups_[i].warp != warp) continue;
-    if ((groups_[i].mask & alive_lanes(warp) & ~groups_[i].arrived) != 0) continue;
+    if ((groups_[i].mask & lanes_of(warp) & ~groups_[i].arrived) != 0) continue;
     WarpGroup group = groups_[i];
     groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(i));
     complete(group);
@@ -418,7 +423,7 @@ void Block::fail(Fault fault, const std::string& what, Place place) {
   services_.report(fault, fmt::format("{} in {} on device {}, {}{}: {}", emulation::name_of(fault),
                                       work_.name, work_.device, name_of_thread(thread),
                                       place.line == 0 ? "" : " at " + to_string(place), what));
-  while (true) Fiber::suspend();  // the machine steps no block any more
+  throw Failed();
 }
 
 }  // namespace lockstep::emulation

@@ -25,7 +25,9 @@ class BlockServices {
   virtual ~BlockServices() = default;
   virtual Random& random() = 0;
   virtual FiberPool& fibers(const Work& work) = 0;
-  virtual std::uint64_t now() = 0;  // virtual nanoseconds
+  virtual void before_block(const Work& work) = 0;  // one of its threads is about to go
+  virtual void before_look() = 0;                   // at what parked threads wait for
+  virtual std::uint64_t now() = 0;                  // virtual nanoseconds
   // The first fault ends all kernels of the machine; later ones are its consequences.
   virtual void report(Fault fault, const std::string& text) = 0;
 };
@@ -118,7 +120,7 @@ class Block {
   void make_ready(CudaThread& thread);
   void finish(CudaThread& thread);
   void release_barrier();
-  std::uint32_t alive_lanes(unsigned warp) const;
+  std::uint32_t lanes_of(unsigned warp) const;
   CudaThread& lane_of(const WarpGroup& group, unsigned lane) {
     return threads_[group.warp * 32 + lane];
   }

@@ -101,6 +101,7 @@ void BlockScheduler::place(Execution& execution, Multiprocessor* multiprocessor)
 
 void BlockScheduler::wake_waiting() {
   steps_since_look_ = 0;
+  if (!waiting_.empty()) services_.before_look();
   for (std::size_t i = 0; i < waiting_.size();) {
     waiting_[i].block->poll_parked();
     if (!waiting_[i].block->can_step()) {

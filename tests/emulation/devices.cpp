@@ -232,6 +232,14 @@ FiberPool& Devices::fibers(const Work& work) {
   return work.kind == Work::Kind::kernel ? kernel_fibers_ : task_fibers_;
 }
 
+void Devices::before_block(const Work& work) {
+  if (work.kind == Work::Kind::kernel) {
+    memory_.open_for(work.device);
+  } else {
+    memory_.open_all();
+  }
+}
+
 void Devices::report(Fault fault, const std::string& text) {
   if (failed()) return;
   report_ = {fault, text};

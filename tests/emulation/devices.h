@@ -38,6 +38,7 @@ class Devices final : public DeviceSide, public BlockServices {
   // ----------------------------------------------------------------------------
   bool can_progress() override;
   void run(std::size_t steps) override;
+  void before_host_code() override { memory_.close(); }
   std::uint64_t next_deadline() const override { return blocks_.next_deadline(); }
   std::string describe_waits() const override;
   bool failed() const override { return report_.fault != Fault::none; }
@@ -47,6 +48,8 @@ class Devices final : public DeviceSide, public BlockServices {
   // -------------------------------------------------------------------------------------
   Random& random() override { return random_; }
   FiberPool& fibers(const Work& work) override;
+  void before_block(const Work& work) override;
+  void before_look() override { memory_.open_all(); }
   std::uint64_t now() override { return clock_->now(); }
   void report(Fault fault, const std::string& text) override;
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tests/emulation/guard.h"
 #include "tests/emulation/sanitizer.h"
 #include "tests/emulation/virtual_clock.h"
 
@@ -52,6 +53,7 @@ Machine::Machine(const MachineOptions& options)
   }
   devices_.set_clock(scheduler_);
   VirtualClock::begin();
+  install_memory_guard();
   the_machine = this;
   // Takes part from here on, so that threads it starts do.
   scheduler_.enter();

@@ -24,10 +24,10 @@ struct MachineOptions {
   int devices = 8;
   // One seed is one interleaving. It also chooses the policies below where they are not given.
   std::uint64_t seed = 1;
-  std::optional<StreamPolicy> streams;
-  std::optional<BlockPolicy> blocks;
+  std::optional<StreamPolicy> streams = std::nullopt;
+  std::optional<BlockPolicy> blocks = std::nullopt;
   std::size_t device_memory = std::size_t{256} << 20;
-  DeviceLimits limits;
+  DeviceLimits limits = {};
   bool driver = true;       // false: as on a machine without a driver
   bool peer_access = true;  // false: no device reaches another one's memory
   // The first launch of a kernel on a device loads its code, which may wait for the device, unless
@@ -57,6 +57,10 @@ class Machine {
   bool has_untaken_report() const { return report().fault != Fault::none && !taken_; }
   // What kept everyone waiting when time last jumped by 10 ms or more: who waited for a deadline.
   const std::string& last_stall() const { return scheduler_.last_stall(); }
+  // What device memory an address belongs to, in words; empty for none.
+  std::string describe_address(const void* pointer) const { return memory_.describe(pointer); }
+  // Whether the calling thread is the one that runs kernels.
+  static bool on_device_thread() { return Scheduler::on_device_thread(); }
   // Allocations, streams and events that were not freed; empty for none.
   std::string leaks() const;
 
@@ -70,7 +74,6 @@ class Machine {
   void enqueue(Stream& stream, std::shared_ptr<const Work> work);
 
   std::set<const Event*>& events() { return events_; }
-  std::set<std::pair<int, int>>& peers() { return peers_; }  // (device, peer that it reaches)
   std::map<const void*, std::size_t>& dynamic_shared_limits() { return dynamic_shared_limits_; }
   std::set<std::pair<int, const void*>>& loaded_kernels() { return loaded_kernels_; }
 
@@ -82,7 +85,6 @@ class Machine {
   Scheduler scheduler_;
   bool taken_ = false;
   std::set<const Event*> events_;
-  std::set<std::pair<int, int>> peers_;
   std::map<const void*, std::size_t> dynamic_shared_limits_;
   std::set<std::pair<int, const void*>> loaded_kernels_;
 };

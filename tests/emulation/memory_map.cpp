@@ -42,6 +42,11 @@ MemoryMap::MemoryMap(int devices, std::size_t device_bytes)
     if (memory == MAP_FAILED) throw std::bad_alloc();
     arenas_.push_back({static_cast<std::byte*>(memory), 0, 0});
   }
+  for (int i = 0; i < devices; ++i) {
+    all_ |= std::uint64_t{1} << i;
+    reach_.push_back(std::uint64_t{1} << i);
+  }
+  accessible_ = all_;
 }
 
 MemoryMap::~MemoryMap() {
@@ -68,7 +73,34 @@ std::byte* MemoryMap::room_for(const Arena& arena, std::size_t room) const {
   return found != nullptr ? found : search(arena.begin, end);
 }
 
+// The host's arena comes first, so device i's is the one after the i-th.
+void MemoryMap::set_accessible(std::uint64_t devices) {
+  if (devices == accessible_) return;
+  const auto is_open = [&](std::size_t i) { return (accessible_ >> i & 1u) != 0; };
+  const auto to_open = [&](std::size_t i) { return (devices >> i & 1u) != 0; };
+  for (std::size_t i = 0; i < reach_.size(); ++i) {
+    if (is_open(i) == to_open(i)) continue;
+    mprotect(arenas_[i + 1].begin, arena_bytes_, to_open(i) ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+  accessible_ = devices;
+}
+
+bool MemoryMap::set_peer_access(int device, int peer, bool allowed) {
+  std::uint64_t& reach = reach_[static_cast<std::size_t>(device)];
+  const std::uint64_t bit = std::uint64_t{1} << peer;
+  if (((reach & bit) != 0) == allowed) return false;
+  reach ^= bit;
+  return true;
+}
+
+std::string MemoryMap::describe(const void* pointer) const {
+  const std::optional<int> device = owner(pointer);
+  if (!device || *device == on_host) return {};
+  return fmt::format("{}, memory of device {}", pointer, *device);
+}
+
 void* MemoryMap::allocate(int device, std::size_t bytes) {
+  open_all();
   Arena& arena = arenas_[static_cast<std::size_t>(device + 1)];
   if (bytes > device_bytes_ || arena.in_use + bytes > device_bytes_) return nullptr;
   const std::size_t room = red_zone + padded(bytes) + red_zone;
@@ -86,6 +118,7 @@ void* MemoryMap::allocate(int device, std::size_t bytes) {
 }
 
 bool MemoryMap::free(void* pointer) {
+  open_all();
   const auto found = allocations_.find(static_cast<std::byte*>(pointer));
   if (found == allocations_.end()) return false;
   const Allocation& allocation = found->second;
@@ -116,6 +149,7 @@ std::optional<int> MemoryMap::owner(const void* pointer) const {
 }
 
 std::string MemoryMap::damage() {
+  open_all();
   std::string text;
   for (const auto& [begin, allocation] : allocations_) {
     const bool before = !is_red_zone(begin - red_zone, red_zone);

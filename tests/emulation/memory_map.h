@@ -47,6 +47,14 @@ class MemoryMap {
   std::size_t bytes_in_use(int device) const { return arena(device).in_use; }
   std::size_t bytes_per_device() const { return device_bytes_; }
   std::size_t allocations() const { return allocations_.size(); }
+  // Who may touch device memory from here on: nobody, everybody, or blocks of one device.
+  void close() { set_accessible(0); }
+  void open_all() { set_accessible(all_); }
+  void open_for(int device) { set_accessible(reach_[static_cast<std::size_t>(device)]); }
+  // False where it was so already.
+  bool set_peer_access(int device, int peer, bool allowed);
+  // What device memory an address belongs to, in words; empty for none.
+  std::string describe(const void* pointer) const;
   // Where the race detector sees that memory was freed before it is allocated again.
   const void* order() const { return &order_; }
 
@@ -57,6 +65,7 @@ class MemoryMap {
     std::size_t in_use = 0;
   };
 
+  void set_accessible(std::uint64_t devices);
   const Arena& arena(int device) const { return arenas_[static_cast<std::size_t>(device + 1)]; }
   std::byte* room_for(const Arena& arena, std::size_t room) const;
 
@@ -65,6 +74,9 @@ class MemoryMap {
   std::vector<Arena> arenas_;  // the host's first
   std::map<std::byte*, Allocation> allocations_;
   char order_ = 0;
+  std::uint64_t all_ = 0;         // a bit for each device
+  std::uint64_t accessible_ = 0;  // those whose pages may be touched
+  std::vector<std::uint64_t> reach_;
 };
 
 }  // namespace lockstep::emulation

@@ -14,15 +14,17 @@ thread_local cudaError_t last_error = cudaSuccess;
 // All that a stream held when the wait began is done.
 class StreamDone final : public Condition {
  public:
-  explicit StreamDone(const Stream& stream) : stream_(stream), target_(stream.enqueued) {}
+  StreamDone(const Stream& stream, const char* call)
+      : stream_(stream), call_(call), target_(stream.enqueued) {}
   bool holds() const override { return stream_.completed >= target_; }
   std::string describe() const override {
-    return fmt::format("stream {} of device {}, {} operations", stream_.number, stream_.device,
-                       target_ - stream_.completed);
+    return fmt::format("{} operations of stream {} of device {}, in {}",
+                       target_ - stream_.completed, stream_.number, stream_.device, call_);
   }
 
  private:
   const Stream& stream_;
+  const char* call_;
   std::uint64_t target_;
 };
 
@@ -95,15 +97,15 @@ Event* RuntimeCall::event(cudaEvent_t handle, const char* call) const {
   return nullptr;
 }
 
-cudaError_t RuntimeCall::wait_for(Stream& stream) const {
-  machine_.scheduler().wait(StreamDone(stream), never);
+cudaError_t RuntimeCall::wait_for(Stream& stream, const char* call) const {
+  machine_.scheduler().wait(StreamDone(stream, call), never);
   for (const auto& order : stream.frontier) acquire(order.get());
   return usable();
 }
 
-cudaError_t RuntimeCall::wait_for_device(int device) const {
+cudaError_t RuntimeCall::wait_for_device(int device, const char* call) const {
   for (const auto& stream : machine_.devices().streams()) {
-    if (stream->device == device) wait_for(*stream);
+    if (stream->device == device) wait_for(*stream, call);
   }
   return usable();
 }

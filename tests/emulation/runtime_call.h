@@ -36,8 +36,9 @@ class RuntimeCall {
   Event* event(cudaEvent_t handle, const char* call) const;
   // Waits until all that `stream` holds now is done, and orders what the caller does next behind
   // it.
-  cudaError_t wait_for(Stream& stream) const;
-  cudaError_t wait_for_device(int device) const;
+  // `call` is for reports.
+  cudaError_t wait_for(Stream& stream, const char* call) const;
+  cudaError_t wait_for_device(int device, const char* call) const;
   // False, with a fault reported, while a stream of this thread's is captured.
   bool may_wait(const char* call) const;
 

@@ -119,7 +119,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
 cudaError_t cudaDeviceSynchronize() {
   const RuntimeCall call;
   if (!call.may_wait("cudaDeviceSynchronize")) return cudaErrorStreamCaptureUnsupported;
-  return call.wait_for_device(current_device());
+  return call.wait_for_device(current_device(), "cudaDeviceSynchronize");
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
@@ -133,13 +133,14 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   const RuntimeCall call;
   if (!is_device(call, peer) || peer == current_device()) return call.fail(cudaErrorInvalidDevice);
   if (!call->options().peer_access) return call.fail(cudaErrorPeerAccessUnsupported);
-  const bool added = call->peers().emplace(current_device(), peer).second;
+  const bool added = call->memory().set_peer_access(current_device(), peer, true);
   return added ? cudaSuccess : call.fail(cudaErrorPeerAccessAlreadyEnabled);
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   const RuntimeCall call;
-  const bool removed = call->peers().erase({current_device(), peer}) != 0;
+  if (!is_device(call, peer) || peer == current_device()) return call.fail(cudaErrorInvalidDevice);
+  const bool removed = call->memory().set_peer_access(current_device(), peer, false);
   return removed ? cudaSuccess : call.fail(cudaErrorPeerAccessNotEnabled);
 }
 
@@ -161,7 +162,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
   Stream* const stream = call.stream(handle, "cudaStreamDestroy");
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   if (stream->capture) return call.misuse("cudaStreamDestroy of a stream that is captured");
-  const cudaError_t status = call.wait_for(*stream);
+  const cudaError_t status = call.wait_for(*stream, "cudaStreamDestroy");
   call->devices().remove_stream(*stream);
   return status;
 }
@@ -171,7 +172,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   Stream* const stream = call.stream(handle, "cudaStreamSynchronize");
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   if (!call.may_wait("cudaStreamSynchronize")) return cudaErrorStreamCaptureUnsupported;
-  return call.wait_for(*stream);
+  return call.wait_for(*stream, "cudaStreamSynchronize");
 }
 
 cudaError_t cudaStreamQuery(cudaStream_t handle) {
@@ -184,7 +185,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
     const cudaError_t status = call.usable();
     return status == cudaSuccess ? cudaErrorNotReady : status;
   }
-  return call.wait_for(*stream);
+  return call.wait_for(*stream, "cudaStreamQuery");
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t event_handle, unsigned) {

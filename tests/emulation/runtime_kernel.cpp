@@ -32,7 +32,9 @@ void load(const RuntimeCall& call, const void* kernel) {
   if (!call->options().lazy_loading) return;
   const char* const loading = std::getenv("CUDA_MODULE_LOADING");
   if (loading != nullptr && std::strcmp(loading, "EAGER") == 0) return;
-  if (call->devices().random().once_in(2)) call.wait_for_device(current_device());
+  if (!call->devices().random().once_in(2)) return;
+  const std::string what = "the first launch of " + name_of_function(kernel);
+  call.wait_for_device(current_device(), what.c_str());
 }
 
 bool fits(const cudaLaunchConfig_t& config, const DeviceLimits& limits) {

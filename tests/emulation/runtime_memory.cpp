@@ -100,7 +100,7 @@ cudaError_t free_memory(void* pointer, bool of_host, const char* name) {
         fmt::format("{}({}): still open {} times through IPC", name, pointer, allocation->imports));
   }
   if (!call.may_wait(name)) return cudaErrorStreamCaptureUnsupported;
-  call.wait_for_device(of_host ? current_device() : allocation->device);
+  call.wait_for_device(of_host ? current_device() : allocation->device, name);
   call->memory().free(pointer);
   return cudaSuccess;
 }
@@ -162,7 +162,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const bool to_host = target.value_or(on_host) == on_host;
   call->enqueue(*stream,
                 copy_work(*stream, "a copy", std::make_shared<CopyCall>(to, from, bytes, to_host)));
-  return pageable ? call.wait_for(*stream) : cudaSuccess;
+  return pageable ? call.wait_for(*stream, "cudaMemcpyAsync") : cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStream_t handle) {
@@ -201,7 +201,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* pointer) {
   return cudaSuccess;
 }
 
-cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsigned) {
+cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsigned flags) {
   const RuntimeCall call;
   FakeHandle fake;
   std::memcpy(&fake, handle.reserved, sizeof(fake));
@@ -209,6 +209,12 @@ cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsi
       fake.magic == handle_magic ? call->memory().find(fake.begin) : nullptr;
   if (allocation == nullptr || allocation->begin != fake.begin) {
     return call.fail(cudaErrorInvalidResourceHandle);
+  }
+  if (allocation->device != current_device()) {
+    if (flags != cudaIpcMemLazyEnablePeerAccess || !call->options().peer_access) {
+      return call.fail(cudaErrorPeerAccessUnsupported);
+    }
+    call->memory().set_peer_access(current_device(), allocation->device, true);
   }
   ++allocation->imports;
   *pointer = allocation->begin;

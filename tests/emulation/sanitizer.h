@@ -60,13 +60,14 @@ class Inside {
     AnnotateIgnoreReadsBegin("", 0);
     AnnotateIgnoreWritesBegin("", 0);
   }
-  ~Inside() {
+  ~Inside() { end(); }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  static void end() {
     if (AnnotateIgnoreReadsEnd == nullptr) return;
     AnnotateIgnoreReadsEnd("", 0);
     AnnotateIgnoreWritesEnd("", 0);
   }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
 };
 
 }  // namespace lockstep::emulation

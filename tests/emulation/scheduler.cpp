@@ -83,6 +83,7 @@ namespace {
 
 thread_local Scheduler::Participant* this_thread = nullptr;
 thread_local Scheduler* this_threads_scheduler = nullptr;
+thread_local bool this_thread_runs_devices = false;
 
 // A thread that joined by itself leaves when it ends.
 struct LeaveAtExit {
@@ -131,6 +132,10 @@ Scheduler::~Scheduler() {
 
 bool Scheduler::runs_own_code() {
   return this_thread != nullptr && this_thread->depth == 0;
+}
+
+bool Scheduler::on_device_thread() {
+  return this_thread_runs_devices;
 }
 
 bool Scheduler::has_ended(const Participant* thread) {
@@ -182,7 +187,9 @@ void Scheduler::enter() {
 void Scheduler::leave() {
   Participant& me = *this_thread;
   turns_.fetch_add(1, std::memory_order_relaxed);
-  if (--me.depth == 0) me.state.store(running, std::memory_order_release);
+  if (--me.depth != 0) return;
+  devices_.before_host_code();
+  me.state.store(running, std::memory_order_release);
 }
 
 void Scheduler::adopt(Participant& me) {
@@ -381,6 +388,7 @@ void Scheduler::run_devices() {
   // For good: what this thread does between fibers is the emulation's business. It must also never
   // acquire anything, since the fibers it makes would be ordered behind that.
   const Inside inside_emulation;
+  this_thread_runs_devices = true;
   constexpr std::size_t longest_slice = 200;
   Participant& me = *device_thread_;
   wait_for_turn(me);

@@ -48,6 +48,7 @@ class DeviceSide {
   virtual ~DeviceSide() = default;
   virtual bool can_progress() = 0;
   virtual void run(std::size_t steps) = 0;  // up to so many, while it can
+  virtual void before_host_code() = 0;      // a host thread is about to run code of its own
   virtual std::uint64_t next_deadline() const = 0;
   virtual std::string describe_waits() const = 0;
   virtual bool failed() const = 0;
@@ -90,6 +91,7 @@ class Scheduler {
   void end_thread();
   // Whether the calling thread takes part and runs code of its own, not the emulation's.
   static bool runs_own_code();
+  static bool on_device_thread();
   static bool has_ended(const Participant* thread);
 
   // Virtual nanoseconds; a look costs some.

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <vector>
 
@@ -23,9 +24,14 @@ std::vector<T> read_array(std::ifstream& file, std::uint64_t offset, std::uint64
   return items;
 }
 
+struct Function {
+  std::string symbol;
+  std::uintptr_t end = 0;
+};
+
 // Functions of the program by address, as the program's file numbers them.
-std::map<std::uintptr_t, std::string> read_functions() {
-  std::map<std::uintptr_t, std::string> functions;
+std::map<std::uintptr_t, Function> read_functions() {
+  std::map<std::uintptr_t, Function> functions;
   std::ifstream file("/proc/self/exe", std::ios::binary);
   ElfW(Ehdr) header;
   if (!file.read(reinterpret_cast<char*>(&header), sizeof(header))) return functions;
@@ -37,7 +43,8 @@ std::map<std::uintptr_t, std::string> read_functions() {
     const auto names = read_array<char>(file, strings.sh_offset, strings.sh_size);
     for (const auto& symbol : read_array<ElfW(Sym)>(file, section.sh_offset, section.sh_size)) {
       if ((symbol.st_info & 0xF) == STT_FUNC && symbol.st_value != 0) {
-        functions[symbol.st_value] = names.data() + symbol.st_name;
+        functions[symbol.st_value] = {names.data() + symbol.st_name,
+                                      symbol.st_value + symbol.st_size};
       }
     }
   }
@@ -71,11 +78,13 @@ std::string demangled(const std::string& symbol) {
 
 }  // namespace
 
-std::string name_of_function(const void* function) {
-  static const std::map<std::uintptr_t, std::string> functions = read_functions();
+std::string name_of_function(const void* address) {
+  static const std::map<std::uintptr_t, Function> functions = read_functions();
   static const std::uintptr_t offset = load_offset();
-  const auto found = functions.find(reinterpret_cast<std::uintptr_t>(function) - offset);
-  return found != functions.end() ? demangled(found->second) : "?";
+  const std::uintptr_t in_file = reinterpret_cast<std::uintptr_t>(address) - offset;
+  const auto next = functions.upper_bound(in_file);
+  if (next == functions.begin() || in_file >= std::prev(next)->second.end) return "?";
+  return demangled(std::prev(next)->second.symbol);
 }
 
 }  // namespace lockstep::emulation

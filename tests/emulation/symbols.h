@@ -6,7 +6,8 @@
 
 namespace lockstep::emulation {
 
-// Demangled, without parameters; "?" where the program was stripped.
-std::string name_of_function(const void* function);
+// The function that begins at the address or that it lies in. Demangled, without parameters; "?"
+// outside the program and where it was stripped.
+std::string name_of_function(const void* address);
 
 }  // namespace lockstep::emulation

@@ -35,4 +35,12 @@ void RaceContexts::destroy(void* context) {
   __tsan_destroy_fiber(context);
 }
 
+void RaceContexts::destroy_dropped(void* context) {
+  void* const own = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(context, 1);
+  Inside::end();
+  __tsan_switch_to_fiber(own, 1);
+  destroy(context);
+}
+
 }  // namespace lockstep::emulation

@@ -84,6 +84,8 @@ class RaceContexts {
   }
   static void* make();
   static void destroy(void* context);
+  // Of a thread that was dropped in the middle, which is always inside the emulation.
+  static void destroy_dropped(void* context);
 
  private:
   std::vector<void*> free_;

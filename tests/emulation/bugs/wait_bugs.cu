@@ -12,6 +12,14 @@ using device::SpinLimit;
 constexpr unsigned threads = 32;
 constexpr unsigned steps = 3;
 
+// Devices 0 and 1 may use each other's memory.
+void let_reach_each_other() {
+  for (const int device : {0, 1}) {
+    cudaSetDevice(device);
+    cudaDeviceEnablePeerAccess(1 - device, 0);
+  }
+}
+
 __device__ void wait_for(const unsigned* flag, unsigned value) {
   if (threadIdx.x == 0) {
     device::spin_until(
@@ -44,6 +52,7 @@ __global__ void consume(const float* data, const unsigned* flag, float* result) 
 }
 
 bool relaxed_instead_of_release(bool with_bug) {
+  let_reach_each_other();
   device::CudaStream producer = make_stream(0);
   device::CudaStream consumer = make_stream(1);
   const DeviceArray<float> data(0, threads);
@@ -54,6 +63,18 @@ bool relaxed_instead_of_release(bool with_bug) {
   const bool right = all_are(result.values(consumer), 5.0f);
   producer.synchronize();
   return right;
+}
+
+bool no_peer_access(bool with_bug) {
+  if (!with_bug) let_reach_each_other();
+  device::CudaStream producer = make_stream(0);
+  device::CudaStream consumer = make_stream(1);
+  const DeviceArray<float> data(0, threads);
+  const DeviceArray<float> result(1, threads);
+  const DeviceArray<unsigned> flag(1, 1);
+  launch(consumer, {1, threads}, produce, result.data(), flag.data(), true);
+  launch(consumer, {1, threads}, consume, data.data(), flag.data(), result.data());
+  return all_are(result.values(consumer), 0.0f);
 }
 
 // --- Two ranks that read each other's buffer, step by step, each in a kernel of its own
@@ -84,6 +105,7 @@ __global__ void exchange(Exchange e, unsigned step, float value, ExchangeBug bug
 }
 
 bool run_exchange(ExchangeBug bug) {
+  let_reach_each_other();
   device::CudaStream streams[] = {make_stream(0), make_stream(1)};
   const DeviceArray<float> buffers[] = {{0, threads}, {1, threads}};
   const DeviceArray<unsigned> filled[] = {{0, 1}, {1, 1}};
@@ -125,6 +147,7 @@ __global__ void signal(unsigned* flag) {
 }
 
 bool lost_signal(bool with_bug) {
+  let_reach_each_other();
   device::CudaStream sender = make_stream(0);
   device::CudaStream receiver = make_stream(1);
   const DeviceArray<unsigned> flag(1, 1);
@@ -165,6 +188,7 @@ __global__ void wait_in_time(const unsigned* flag, unsigned* end, std::uint64_t 
 }
 
 bool absent_peer(bool with_bug) {
+  let_reach_each_other();
   device::CudaStream sender = make_stream(0);
   device::CudaStream receiver = make_stream(1);
   const DeviceArray<unsigned> flag(0, 1);
@@ -180,12 +204,15 @@ bool absent_peer(bool with_bug) {
 const std::vector<Bug>& wait_bugs() {
   // What these are about is not the loading of kernels while others run.
   const MachineOptions loaded{.devices = 2, .lazy_loading = false};
+  MachineOptions small = loaded;
+  small.limits = {.multiprocessors = 2, .each = {.blocks = 4}};
   static const std::vector<Bug> bugs{
       {"relaxed_instead_of_release", relaxed_instead_of_release, loaded},
+      {"no_peer_access", no_peer_access, loaded},
       {"no_exit_handshake", no_exit_handshake, loaded},
       {"off_by_one_wait", off_by_one_wait, loaded},
       {"lost_signal", lost_signal, loaded},
-      {"too_many_blocks", too_many_blocks, loaded},
+      {"too_many_blocks", too_many_blocks, small},
       {"absent_peer", absent_peer, loaded}};
   return bugs;
 }
