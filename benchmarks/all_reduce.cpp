@@ -10,9 +10,12 @@
 #include <fstream>
 
 #include "benchmarks/memory_floor.h"
-#include "comm/ring/ring.h"
+#include "comm/backend.h"
+#include "comm/mpi/mpi.h"
+#include "comm/mpi/seats.h"
 #include "framework/base/units.h"
 #include "framework/device/cpu/cpu_context.h"
+#include "train/exit_code.h"
 #include "train/launch/launch.h"
 
 namespace lockstep::benchmarks {
@@ -21,7 +24,9 @@ namespace {
 struct Arguments {
   int ranks = 8;
   std::string launcher = "processes";
+  std::string backend = "auto";
   std::string algorithm = "auto";
+  std::string agreement = "every";
   std::string memory = "addressable";
   std::string minimum = "4KiB", maximum = "64MiB";
   int factor = 4;
@@ -43,7 +48,11 @@ void parse(Arguments& arguments, int argc, const char* const* argv) {
   CLI::App app("Times all_reduce between ranks of this host.");
   app.add_option("--ranks", arguments.ranks)->check(CLI::Range(1, 64));
   app.add_option("--launcher", arguments.launcher)->check(CLI::IsMember({"processes", "threads"}));
-  app.add_option("--algorithm", arguments.algorithm, "auto, one_shot, two_shot or ring");
+  app.add_option("--backend", arguments.backend)->check(CLI::IsMember(comm::backend_words()));
+  app.add_option("--algorithm", arguments.algorithm, "as far as the backend offers it")
+      ->check(CLI::IsMember(comm::algorithm_words()));
+  app.add_option("--agreement", arguments.agreement, "whether ranks compare each call: comm.check")
+      ->check(CLI::IsMember({"every", "off"}));
   app.add_option("--memory", arguments.memory, "where the data lies")
       ->check(CLI::IsMember({"addressable", "foreign"}));
   app.add_option("--min", arguments.minimum, "smallest size in bytes, units allowed");
@@ -76,8 +85,9 @@ class Bench {
 
   void run() {
     const std::size_t largest = base::parse_bytes(arguments_.maximum);
-    if (arguments_.memory == "addressable") {
+    if (arguments_.memory == "addressable")
       addressable_ = communicator_.addressable_memory(largest);
+    if (addressable_) {
       data_ = reinterpret_cast<float*>(addressable_->local().data());
     } else {
       foreign_.resize(largest / sizeof(float));
@@ -203,6 +213,31 @@ class Bench {
   std::vector<Row> rows_;
 };
 
+// By the launcher and by each rank, with the same result.
+std::string backend_of(const Arguments& arguments) {
+  return comm::choose_backend({.backend = arguments.backend,
+                               .algorithm = arguments.algorithm,
+                               .ranks_are_threads = arguments.launcher == "threads"})
+      .name;
+}
+
+std::unique_ptr<comm::Communicator> make_communicator(const Arguments& arguments,
+                                                      train::Worker& worker) {
+  constexpr std::chrono::seconds start_timeout(30);
+  return comm::find_backend(backend_of(arguments))
+      .make({.rank = worker.rank(),
+             .size = worker.world_size(),
+             .device = {},
+             .store = worker.store(),
+             .join = [&] { return worker.join("all_reduce", start_timeout); },
+             .prefix = "comm",
+             .interface = std::nullopt,
+             .start_timeout = start_timeout},
+            {.algorithm = arguments.algorithm,
+             .check = arguments.agreement == "off" ? comm::AgreementCheck::off
+                                                   : comm::AgreementCheck::every});
+}
+
 int run(int argc, char** argv) {
   constexpr const char* key = "benchmark/arguments";
   const train::Body body = [&](train::Worker& worker) {
@@ -214,8 +249,7 @@ int run(int argc, char** argv) {
       if (!word.empty()) pointers.push_back(word.c_str());
     Arguments arguments;
     parse(arguments, static_cast<int>(pointers.size()), pointers.data());
-    const auto communicator = comm::make_ring_communicator(
-        worker.join("all_reduce", std::chrono::seconds(30)), {.algorithm = arguments.algorithm});
+    const auto communicator = make_communicator(arguments, worker);
     Bench(arguments, *communicator).run();
   };
   if (const auto code = train::run_if_worker(argc, argv, body)) return *code;
@@ -232,7 +266,17 @@ int run(int argc, char** argv) {
   options.kind =
       arguments.launcher == "threads" ? train::LaunchKind::threads : train::LaunchKind::processes;
   options.settings[key] = words;
-  return train::launch(options, body, Log());
+  try {
+    std::optional<comm::MpiJob> job;  // outlives the ranks
+    if (backend_of(arguments) == "mpi") {
+      job.emplace(arguments.ranks, "", std::chrono::seconds(30));
+      options.settings[comm::mpi_seats_key] = job->seats();
+    }
+    return train::launch(options, body, Log());
+  } catch (const Error& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return train::exit_code_of(error);
+  }
 }
 
 }  // namespace

@@ -58,6 +58,36 @@ RankError late(const Collective& call, int rank, std::string_view verb) {
                         std::chrono::duration<double>(call.timeout).count()));
 }
 
+void check_arguments(const Collective& call, const Communicator& communicator) {
+  const int size = communicator.size();
+  const Signature& s = call.signature;
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError(
+        fmt::format("{} of {} {}: {}", name_of(s.kind), s.count, base::name_of(s.dtype), why));
+  };
+  if (s.count < 0) refuse("the count is negative");
+  if (s.count > 0 && call.data.data == nullptr) refuse("the memory is a null pointer");
+  if ((s.kind == CollectiveKind::reduce || s.kind == CollectiveKind::broadcast) &&
+      (s.root < 0 || s.root >= size))
+    refuse(fmt::format("root {} is not in [0, {})", s.root, size));
+  if ((s.kind == CollectiveKind::all_reduce || s.kind == CollectiveKind::reduce ||
+       s.kind == CollectiveKind::reduce_scatter) &&
+      !communicator.capabilities().reduces(s.dtype, s.op))
+    refuse(fmt::format("backend {} does not offer {} of this type", communicator.backend(),
+                       name_of(s.op)));
+  if (s.kind != CollectiveKind::all_to_all) return;
+  if (call.receive.count != s.count || call.receive.dtype != s.dtype)
+    refuse(fmt::format("receives {} {}", call.receive.count, base::name_of(call.receive.dtype)));
+  if (s.count % size != 0) refuse(fmt::format("the count is not a multiple of {} ranks", size));
+  if (s.count == 0) return;
+  if (call.receive.data == nullptr) refuse("the memory to receive is a null pointer");
+  const auto* send = static_cast<const std::byte*>(call.data.data);
+  const auto* receive = static_cast<const std::byte*>(call.receive.data);
+  if (std::less<>()(send, receive + call.receive.bytes()) &&
+      std::less<>()(receive, send + call.data.bytes()))
+    refuse("the memory sent and received overlap");
+}
+
 Work HostCommunicator::all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag) {
   return submit(CollectiveKind::all_reduce, data, stream, tag, op);
 }
@@ -105,7 +135,7 @@ Work HostCommunicator::submit(CollectiveKind kind, Range data, Stream& stream, T
       .count = data.count, .tag = tag, .root = root, .kind = kind, .dtype = data.dtype, .op = op};
   call.data = data;
   call.receive = receive;
-  check_arguments(call);
+  check_arguments(call, *this);
   call.signature.sequence = next_sequence_++;
   auto work = std::make_shared<HostWork>();
   if (stream.is_inline()) {
@@ -114,34 +144,6 @@ Work HostCommunicator::submit(CollectiveKind kind, Range data, Stream& stream, T
     stream.enqueue([this, call, work]() mutable { run(call, *work); });
   }
   return Work(std::move(work));
-}
-
-void HostCommunicator::check_arguments(const Collective& call) const {
-  const Signature& s = call.signature;
-  const auto refuse = [&](const std::string& why) {
-    throw UsageError(
-        fmt::format("{} of {} {}: {}", name_of(s.kind), s.count, base::name_of(s.dtype), why));
-  };
-  if (s.count < 0) refuse("the count is negative");
-  if (s.count > 0 && call.data.data == nullptr) refuse("the memory is a null pointer");
-  if ((s.kind == CollectiveKind::reduce || s.kind == CollectiveKind::broadcast) &&
-      (s.root < 0 || s.root >= size()))
-    refuse(fmt::format("root {} is not in [0, {})", s.root, size()));
-  if ((s.kind == CollectiveKind::all_reduce || s.kind == CollectiveKind::reduce ||
-       s.kind == CollectiveKind::reduce_scatter) &&
-      !capabilities().reduces(s.dtype, s.op))
-    refuse(fmt::format("backend {} does not offer {} of this type", backend(), name_of(s.op)));
-  if (s.kind != CollectiveKind::all_to_all) return;
-  if (call.receive.count != s.count || call.receive.dtype != s.dtype)
-    refuse(fmt::format("receives {} {}", call.receive.count, base::name_of(call.receive.dtype)));
-  if (s.count % size() != 0) refuse(fmt::format("the count is not a multiple of {} ranks", size()));
-  if (s.count == 0) return;
-  if (call.receive.data == nullptr) refuse("the memory to receive is a null pointer");
-  const auto* send = static_cast<const std::byte*>(call.data.data);
-  const auto* receive = static_cast<const std::byte*>(call.receive.data);
-  if (std::less<>()(send, receive + call.receive.bytes()) &&
-      std::less<>()(receive, send + call.data.bytes()))
-    refuse("the memory sent and received overlap");
 }
 
 void HostCommunicator::start_clock(Collective& call, device::Clock::time_point now) const {

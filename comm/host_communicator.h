@@ -24,6 +24,10 @@ struct Collective {
 // is "arrive at" or "finish". For rank -1, which came as the deadline passed, of some rank.
 RankError late(const Collective& call, int rank, std::string_view verb);
 
+// Throws UsageError, naming the collective, for arguments that no backend takes or this one does
+// not offer.
+void check_arguments(const Collective& call, const Communicator& communicator);
+
 class HostCommunicator : public Communicator {
  public:
   Work all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag) final;
@@ -60,7 +64,6 @@ class HostCommunicator : public Communicator {
 
   Work submit(CollectiveKind kind, Range data, Stream& stream, Tag tag, ReduceOp op = ReduceOp::sum,
               int root = -1, Range receive = {});
-  void check_arguments(const Collective& call) const;
   void start_clock(Collective& call, device::Clock::time_point now) const;
   void run(Collective& call, HostWork& work);
   void dispatch(const Collective& call);

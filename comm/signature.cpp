@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+
+#include "framework/base/hash.h"
 
 namespace lockstep::comm {
 
@@ -36,6 +39,18 @@ std::string to_string(const Signature& signature) {
   std::string text = fmt::format("{} number {}", name_of(signature.kind), signature.sequence);
   if (!details.empty()) text += fmt::format(" ({})", fmt::join(details, ", "));
   return text;
+}
+
+std::uint64_t hash_of_call(const Signature& signature) {
+  // Member by member: the padding between them holds anything.
+  const std::array<std::int64_t, 7> words = {signature.count,
+                                             signature.tag,
+                                             signature.root,
+                                             static_cast<std::int64_t>(signature.kind),
+                                             static_cast<std::int64_t>(signature.dtype),
+                                             static_cast<std::int64_t>(signature.op),
+                                             signature.algorithm};
+  return base::hash64(std::as_bytes(std::span(words)));
 }
 
 void check_agreement(std::span<const Signature> by_rank) {

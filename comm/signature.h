@@ -28,6 +28,9 @@ struct Signature {
 // "all_reduce number 17 (bucket 3, 1000 float32, sum)".
 std::string to_string(const Signature& signature);
 
+// The same for the same call, whenever it is made: what comm.check: plan compares once.
+std::uint64_t hash_of_call(const Signature& signature);
+
 // `by_rank[r]` came from rank r. Throws RankError naming both sides when they are not all equal:
 // its rank() is the one that differs from the majority, -1 without a majority. Every rank that is
 // given the same signatures throws the same error.

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <thread>
 
-#include "comm/ring/ring.h"
+#include "comm/backend.h"
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "framework/base/hash.h"
@@ -407,8 +407,16 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
   const auto context = device::make_cpu_context(threads);
   const auto start_timeout = milliseconds(config.comm.start_timeout);
   HostStorage storage(worker.join("data", start_timeout), milliseconds(config.comm.timeout));
-  const auto communicator = comm::make_ring_communicator(worker.join("train", start_timeout),
-                                                         communicator_options(config));
+  const auto communicator = comm::find_backend(config.comm.backend)
+                                .make({.rank = worker.rank(),
+                                       .size = worker.world_size(),
+                                       .device = context->device(),
+                                       .store = worker.store(),
+                                       .join = [&] { return worker.join("train", start_timeout); },
+                                       .prefix = "comm",
+                                       .interface = config.comm.interface,
+                                       .start_timeout = start_timeout},
+                                      communicator_options(config));
   log_arrival(config, options, *communicator, threads, log);
   const auto end_waits = [&](int rank, const std::string& cause) {
     communicator->abort(rank, cause);

@@ -25,7 +25,8 @@ struct GlooPlace {
   std::chrono::milliseconds start_timeout{60'000};
 };
 
-// Collective. The store outlives the communicator. StartupError names the ranks that do not come;
+// Collective. The store outlives the communicator. SIGPIPE is ignored in this process from then on
+// unless it has a handler. StartupError names the ranks that do not come;
 // in a build without Gloo it says so.
 std::unique_ptr<Communicator> make_gloo_communicator(Store& store, const GlooPlace& place,
                                                      const CommunicatorOptions& options);

@@ -8,7 +8,7 @@
 #include <gloo/reduce.h>
 
 #include <algorithm>
-#include <cstring>
+#include <csignal>
 
 #include "comm/gloo/gloo.h"
 #include "comm/message/message_communicator.h"
@@ -224,9 +224,22 @@ void GlooTransport::end_waits() noexcept try {
 } catch (const std::exception&) {
 }
 
+namespace {
+
+// Gloo writes to its sockets without asking to be spared the signal, which would end this process
+// when a peer is gone, before it can say so.
+void ignore_broken_pipes() {
+  struct sigaction action {};
+  if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL)
+    std::signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace
+
 std::unique_ptr<Communicator> make_gloo_communicator(Store& store, const GlooPlace& place,
                                                      const CommunicatorOptions& options) {
   const GlooAlgorithm algorithm = algorithm_from_name(options.algorithm);
+  ignore_broken_pipes();
   auto mesh = std::make_unique<GlooMesh>(make_gloo_device(place.interface), place.rank, place.size,
                                          store, place.prefix, place.start_timeout);
   return std::make_unique<MessageCommunicator>(

@@ -24,7 +24,7 @@ RankError decode(const std::string& value) {
 
 }  // namespace
 
-void FirstCause::on_offer(std::function<void()> end_waits) {
+void FirstCause::on_offer(EndWaits end_waits) {
   const std::lock_guard lock(mutex_);
   end_waits_ = std::move(end_waits);
 }
@@ -45,7 +45,7 @@ void FirstCause::offer(int rank, const std::string& text) noexcept try {
   for (const auto& part : parts_)
     if (auto alive = part.lock()) parts.push_back(std::move(alive));
   // Under it: a communicator that goes away takes its callback back first.
-  if (end_waits_) end_waits_();
+  if (end_waits_) end_waits_(*cause_);
   lock.unlock();
   for (const auto& part : parts) part->offer(rank, text);
 } catch (const std::exception&) {

@@ -24,8 +24,10 @@ class FirstCause : public std::enable_shared_from_this<FirstCause> {
   // `key` is this group's own in the store, which outlives this.
   FirstCause(Store& store, std::string key) : store_(store), key_(std::move(key)) {}
 
-  // Called once, when a cause is offered here or to a group that this one was split off.
-  void on_offer(std::function<void()> end_waits);
+  // Called once, when a cause is offered here or to a group that this one was split off. Must not
+  // call this object.
+  using EndWaits = std::function<void(const RankError& cause)>;
+  void on_offer(EndWaits end_waits);
 
   // Leaves a cause; only the first counts. Does not throw.
   void offer(int rank, const std::string& text) noexcept;
@@ -45,7 +47,7 @@ class FirstCause : public std::enable_shared_from_this<FirstCause> {
   std::string key_;
   mutable std::mutex mutex_;
   std::optional<RankError> cause_;
-  std::function<void()> end_waits_;
+  EndWaits end_waits_;
   std::vector<std::weak_ptr<FirstCause>> parts_;
   std::shared_ptr<FirstCause> whole_;  // that this one is a part of
 };

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "comm/ring/cpu/reduce_kernels.h"
-#include "framework/base/hash.h"
 
 namespace lockstep::comm {
 namespace {
@@ -18,19 +17,6 @@ constexpr std::uint64_t leaving = ~std::uint64_t{0};
 
 bool is_narrow(DType dtype) {
   return dtype == DType::bfloat16 || dtype == DType::float16;
-}
-
-std::uint64_t hash_of(Signature signature) {
-  signature.sequence = 0;
-  // Member by member: the padding between them holds anything.
-  const std::array<std::int64_t, 7> words = {signature.count,
-                                             signature.tag,
-                                             signature.root,
-                                             static_cast<std::int64_t>(signature.kind),
-                                             static_cast<std::int64_t>(signature.dtype),
-                                             static_cast<std::int64_t>(signature.op),
-                                             signature.algorithm};
-  return base::hash64(std::as_bytes(std::span(words)), 0);
 }
 
 }  // namespace
@@ -59,8 +45,9 @@ MessageCommunicator::MessageCommunicator(std::unique_ptr<Transport> transport, S
       store_(store),
       prefix_(prefix),
       cause_(std::move(cause)),
+      capabilities_(capabilities_of(*transport_)),
       signatures_(static_cast<std::size_t>(transport_->size())) {
-  cause_->on_offer([this] { transport_->end_waits(); });
+  cause_->on_offer([this](const RankError&) { transport_->end_waits(); });
 }
 
 MessageCommunicator::~MessageCommunicator() {
@@ -75,17 +62,16 @@ MessageCommunicator::~MessageCommunicator() {
   cause_->on_offer(nullptr);
 }
 
-const Capabilities& MessageCommunicator::capabilities() const {
+Capabilities MessageCommunicator::capabilities_of(const Transport& transport) {
   using K = CollectiveKind;
-  static const Capabilities capabilities = {
-      .dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
-                 DType::int64, DType::uint8},
-      .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
-      .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
-                      K::all_to_all, K::barrier, K::split},
-      .devices = {DeviceKind::cpu},
-      .wants_addressable_memory = false};
-  return capabilities;
+  return {.dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
+                     DType::int64, DType::uint8},
+          .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
+          .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
+                          K::all_to_all, K::barrier, K::split},
+          .devices = {DeviceKind::cpu},
+          .wants_addressable_memory = false,
+          .survives_loss = transport.can_end_waits()};
 }
 
 void MessageCommunicator::abort(int rank, const std::string& cause) {
@@ -103,7 +89,8 @@ bool MessageCommunicator::wants_check(const Signature& signature) {
   if (signature.kind == CollectiveKind::barrier || signature.kind == CollectiveKind::split)
     return true;
   if (options().check == AgreementCheck::off) return false;
-  return options().check == AgreementCheck::every || checked_.insert(hash_of(signature)).second;
+  return options().check == AgreementCheck::every ||
+         checked_.insert(hash_of_call(signature)).second;
 }
 
 void MessageCommunicator::meet(const Collective& call) {

@@ -29,13 +29,15 @@ class MessageCommunicator final : public HostCommunicator {
   int rank() const override { return transport_->rank(); }
   int size() const override { return transport_->size(); }
   std::string_view backend() const override { return transport_->backend(); }
-  const Capabilities& capabilities() const override;
+  const Capabilities& capabilities() const override { return capabilities_; }
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t) override { return nullptr; }
   void abort(int rank, const std::string& cause) override;
 
  private:
   MessageCommunicator(std::unique_ptr<Transport> transport, Store& store, const std::string& prefix,
                       const CommunicatorOptions& options, std::shared_ptr<FirstCause> cause);
+
+  static Capabilities capabilities_of(const Transport& transport);
 
   void do_all_reduce(const Collective& call) override;
   void do_reduce(const Collective& call) override;
@@ -64,6 +66,7 @@ class MessageCommunicator final : public HostCommunicator {
   Store& store_;
   std::string prefix_;
   std::shared_ptr<FirstCause> cause_;
+  Capabilities capabilities_;
   std::vector<Signature> signatures_;
   std::unordered_set<std::uint64_t> checked_;  // hashes of calls; for comm.check: plan
   std::vector<float> widened_;                 // 16-bit data as it travels

@@ -66,6 +66,8 @@ class Transport {
                                            const std::string& prefix,
                                            device::Deadline deadline) = 0;
 
+  // Whether end_waits() ends a collective in progress; exchange() always ends.
+  virtual bool can_end_waits() const { return true; }
   // Ends the calls in progress of this rank, as far as the library can, and those to come.
   virtual void end_waits() noexcept = 0;
 };

@@ -1,46 +1,72 @@
 #include "tests/conformance/backend.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "comm/gloo/gloo.h"
-#include "comm/ring/ring.h"
+#include <algorithm>
+#include <optional>
+
+#include "comm/backend.h"
+#include "comm/mpi/mpi.h"
+#include "comm/mpi/seats.h"
 
 namespace lockstep::tests {
 
 namespace {
 
-Backend ring(RankKind kind) {
-  return {.name = "ring_" + std::string(name_of(kind)),
+// What the launcher does for a run over MPI.
+void start_mpi_job(Rank& rank) {
+  // Lives as long as the process of rank 0, which leaves the communicator with the others.
+  static std::optional<comm::MpiJob> job;
+  if (rank.index() == 0) {
+    job.emplace(rank.size(), "", std::chrono::seconds(30));
+    rank.store().set(comm::mpi_seats_key, job->seats());
+  }
+  rank.store().get(comm::mpi_seats_key, std::chrono::seconds(30));
+}
+
+Backend form_of(const comm::Backend& backend, RankKind kind) {
+  const std::string suffix =
+      backend.ranks_can_be_threads ? "_" + std::string(name_of(kind)) : std::string();
+  return {.name = backend.name + suffix,
           .kind = kind,
-          .algorithms = {"auto", "one_shot", "two_shot", "ring"},
-          .make = [](Rank& rank, const comm::CommunicatorOptions& options) {
-            return comm::make_ring_communicator(rank.join(), options);
+          .algorithms = backend.algorithms,
+          .make = [&backend](Rank& rank, const comm::CommunicatorOptions& options) {
+            if (backend.name == "mpi") start_mpi_job(rank);
+            return backend.make({.rank = rank.index(),
+                                 .size = rank.size(),
+                                 .device = {},
+                                 .store = rank.store(),
+                                 .join = [&] { return rank.join(); },
+                                 .prefix = "comm",
+                                 .interface = std::nullopt,
+                                 .start_timeout = std::chrono::seconds(30)},
+                                options);
           }};
 }
 
-Backend gloo() {
-  return {.name = "gloo",
-          .kind = RankKind::processes,
-          .algorithms = {"auto", "bcube"},
-          .make = [](Rank& rank, const comm::CommunicatorOptions& options) {
-            return comm::make_gloo_communicator(rank.store(),
-                                                {.rank = rank.index(),
-                                                 .size = rank.size(),
-                                                 .prefix = "gloo",
-                                                 .interface = std::nullopt,
-                                                 .start_timeout = std::chrono::seconds(30)},
-                                                options);
-          }};
+// Threads share an address space, which makes another backend of the ring; Gloo does not care, and
+// MPI cannot.
+std::vector<Backend> backends_of_this_build() {
+  std::vector<Backend> all;
+  for (const comm::Backend& backend : comm::backends()) {
+    const auto& devices = backend.devices;
+    if (!backend.built_in || !backend.missing().empty() ||
+        std::find(devices.begin(), devices.end(), DeviceKind::cpu) == devices.end()) {
+      fmt::print(stderr, "not tested here: backend {} ({})\n", backend.name,
+                 backend.built_in ? "for other devices or missing" : "not in this build");
+      continue;
+    }
+    if (backend.name == "ring") all.push_back(form_of(backend, RankKind::threads));
+    all.push_back(form_of(backend, RankKind::processes));
+  }
+  return all;
 }
 
 }  // namespace
 
 const std::vector<Backend>& backends() {
-  static const std::vector<Backend> all = [] {
-    std::vector<Backend> built = {ring(RankKind::threads), ring(RankKind::processes)};
-    if (comm::has_gloo()) built.push_back(gloo());
-    return built;
-  }();
+  static const std::vector<Backend> all = backends_of_this_build();
   return all;
 }
 
@@ -60,8 +86,10 @@ std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds) {
 }
 
 std::unique_ptr<comm::Communicator> make_communicator(const Form& form, Rank& rank,
-                                                      std::chrono::milliseconds timeout) {
-  return form.backend->make(rank, {.timeout = timeout, .algorithm = form.algorithm});
+                                                      std::chrono::milliseconds timeout,
+                                                      comm::AgreementCheck check) {
+  return form.backend->make(rank,
+                            {.timeout = timeout, .algorithm = form.algorithm, .check = check});
 }
 
 std::string name_of(const Form& form) {

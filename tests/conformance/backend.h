@@ -1,5 +1,5 @@
-// The backends that the conformance suite is run over. A new backend adds a factory here and
-// nothing else.
+// The backends that the conformance suite is run over: all in the table of comm/backend.h that can
+// serve ranks on the CPU of this machine.
 #pragma once
 
 #include <functional>
@@ -37,7 +37,8 @@ inline const std::vector<int> all_worlds = {1, 2, 3, 4, 5, 6, 7, 8, 9};
 
 // Rank's communicator. The timeout only ends tests that fail.
 std::unique_ptr<comm::Communicator> make_communicator(
-    const Form& form, Rank& rank, std::chrono::milliseconds timeout = std::chrono::seconds(20));
+    const Form& form, Rank& rank, std::chrono::milliseconds timeout = std::chrono::seconds(20),
+    comm::AgreementCheck check = comm::AgreementCheck::every);
 
 std::string name_of(const Form& form);  // "ring_threads_two_shot_5"
 std::ostream& operator<<(std::ostream& out, const Form& form);

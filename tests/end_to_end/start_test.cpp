@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "tests/end_to_end/sandbox.h"
+#include "tests/end_to_end/surroundings.h"
 
 namespace lockstep::tests {
 namespace {
@@ -102,16 +103,6 @@ TEST(Start, IsQuickAndTimed) {
   EXPECT_LT(seconds, 5);
 }
 
-bool may_make_namespaces() {
-  return geteuid() == 0 && std::system("unshare --net --uts true 2>/dev/null") == 0;
-}
-
-Arguments in_namespace(const std::string& host_name, const Arguments& command) {
-  std::string line = "hostname " + host_name + "; ip link set lo up; exec";
-  for (const auto& word : command) line += " '" + word + "'";
-  return {"unshare", "--net", "--uts", "sh", "-c", line};
-}
-
 // START-2
 TEST(Namespace, WithoutNamesOrNetworkTrains) {
   if (!may_make_namespaces()) GTEST_SKIP() << "network namespaces need root here";
@@ -197,17 +188,6 @@ TEST(SharedMemory, DoesNotNeedDevShm) {
 }
 
 // SEC-1
-std::string listening_ports_of(pid_t group) {
-  const std::string command = "ss -ltnp 2>/dev/null | grep -E 'pid=" + std::to_string(group) + ",'";
-  std::string text;
-  if (FILE* pipe = popen(command.c_str(), "r")) {
-    char line[512];
-    while (fgets(line, sizeof line, pipe)) text += line;
-    pclose(pipe);
-  }
-  return text;
-}
-
 int connect_to(int port) {
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

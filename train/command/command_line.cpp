@@ -62,8 +62,9 @@ class Parser {
   Parser() {
     app_.set_version_flag("--version", LOCKSTEP_VERSION);
     add_config_options(app_);
-    app_.add_option("--gpus", workers_, "Number of replicas, one for each GPU or CPU worker")
-        ->type_name("N");
+    workers_option_ =
+        app_.add_option("--gpus", workers_, "Number of replicas, one for each GPU or CPU worker")
+            ->type_name("N");
     for (std::size_t i = 0; i < shorthands.size(); ++i) {
       app_.add_option(
               shorthands[i].flag, values_[i],
@@ -186,6 +187,7 @@ class Parser {
     }
     request_.overrides = overrides();
     request_.workers = parse_workers(workers_);
+    request_.workers_given = workers_option_->count() > 0;
     if (launcher_ != "processes" && launcher_ != "threads") {
       throw ConfigError(
           fmt::format("--launcher: found {}, expected processes or threads", launcher_));
@@ -208,6 +210,7 @@ class Parser {
   CLI::App* compare_ = nullptr;
   CLI::App* check_ = nullptr;
   CLI::App* inspect_ = nullptr;
+  CLI::Option* workers_option_ = nullptr;
   CLI::Option* resume_option_ = nullptr;
   TrainRequest request_;
   CompareOptions comparison_;

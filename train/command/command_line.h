@@ -16,6 +16,7 @@ struct TrainRequest {
   std::string config;  // as given
   std::vector<Override> overrides;
   int workers = 1;
+  bool workers_given = false;  // by --gpus
   LaunchKind kind = LaunchKind::processes;
   bool oversubscribe = false;
   std::optional<std::string> resume;  // empty: the newest checkpoint

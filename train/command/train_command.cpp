@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <random>
 
+#include "comm/backend.h"
+#include "comm/mpi/mpi.h"
 #include "framework/base/log.h"
 #include "train/checkpoint_folder.h"
 #include "train/command/host.h"
+#include "train/command/mpi_run.h"
 #include "train/command/run_folder.h"
 #include "train/config/locate.h"
 #include "train/config/print.h"
@@ -23,11 +27,31 @@ constexpr const char* started_key = "run/started";    // nanoseconds on the stea
 constexpr const char* resume_key = "run/resume";      // empty: from the beginning
 constexpr std::chrono::seconds settings_timeout{10};  // they are there before the ranks are
 
-void log_start(const Log& log, const Config& config, const TrainRequest& request,
-               const DeviceChoice& device, bool seed_was_drawn) {
-  log.info("world size {}: {}", request.workers, device.line);
+// The number of ranks: of --gpus, or of the mpirun that started this program.
+int count_workers(const TrainRequest& request,
+                  const std::optional<comm::MpiEnvironment>& mpi_place) {
+  if (!mpi_place) return request.workers;
+  if (request.workers_given && request.workers != mpi_place->size)
+    throw ConfigError(fmt::format(
+        "--gpus: found {}, but mpirun started {} processes; leave it out or make them equal",
+        request.workers, mpi_place->size));
+  return mpi_place->size;
+}
+
+comm::BackendChoice choose_backend(const Config& config, LaunchKind kind) {
+  return comm::choose_backend(
+      {.backend = config.comm.backend,
+       .algorithm = config.comm.algorithm,
+       .device = config.compute.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu,
+       .ranks_are_threads = kind == LaunchKind::threads});
+}
+
+void log_start(const Log& log, const Config& config, int workers, const DeviceChoice& device,
+               const comm::BackendChoice& backend, bool seed_was_drawn) {
+  log.info("world size {}: {}", workers, device.line);
+  log.info("backend {}: {}", backend.name, backend.reason);
   if (seed_was_drawn) log.info("no seed given, drew {}", *config.seed);
-  if (const auto ignored = foreign_variables(); !ignored.empty()) {
+  if (const auto ignored = foreign_variables(); !ignored.empty() && !mpirun_place(config)) {
     log.info("ignored from the environment, the command line goes before it: {}",
              fmt::join(ignored, ", "));
   }
@@ -41,9 +65,13 @@ int train(const TrainRequest& request) {
   Config config = load_config(file, request.overrides);
   static_cast<void>(FaultHook::from_environment());  // understood before anything starts
   const std::optional<Endpoint> endpoint = choose_endpoint(config.comm);
-  const DeviceChoice device =
-      choose_device(config.compute.device, request.workers, request.oversubscribe);
+  const std::optional<comm::MpiEnvironment> mpi_place = mpirun_place(config);
+  const int workers = count_workers(request, mpi_place);
+  const DeviceChoice device = choose_device(config.compute.device, workers, request.oversubscribe);
   config.compute.device = device.device;
+  const comm::BackendChoice backend = choose_backend(config, request.kind);
+  config.comm.backend = backend.name;
+  if (mpi_place && mpi_place->rank > 0) return lend_mpi_seat(*mpi_place, config);
   const bool draw_seed = !config.seed;
   if (draw_seed) config.seed = std::random_device()();
   const std::string checkpoint =
@@ -51,10 +79,10 @@ int train(const TrainRequest& request) {
 
   const std::string folder = make_run_folder(config, file);
   const Log log(base::log_level_from_name(config.run.log_level), "", folder + "/launcher.log");
-  log_start(log, config, request, device, draw_seed);
+  log_start(log, config, workers, device, backend, draw_seed);
   log.info("files of this run: {}", folder);
   LaunchOptions options;
-  options.workers = request.workers;
+  options.workers = workers;
   options.kind = request.kind;
   options.settings = {
       {config_key, to_yaml(config)},
@@ -63,6 +91,11 @@ int train(const TrainRequest& request) {
       {resume_key, checkpoint}};
   options.log_folder = folder;
   options.listen = endpoint;
+  std::optional<MpiSeats> seats;  // outlives the ranks
+  if (backend.name == "mpi") {
+    seats.emplace(mpi_place, workers, config, folder, log);
+    options.settings[comm::mpi_seats_key] = seats->address();
+  }
   return launch(options, train_rank, log);
 }
 

@@ -69,8 +69,8 @@ struct Config {
     bool operator==(const DataParallel&) const = default;
   } data_parallel;
   struct Comm {
-    std::string backend = "auto";    // auto|ring
-    std::string algorithm = "auto";  // auto|ring|two_shot
+    std::string backend = "auto";    // see comm/backend.h
+    std::string algorithm = "auto";  //
     double timeout = 60;             // seconds
     double start_timeout = 60;       // seconds
     std::optional<std::string> interface;

@@ -1,8 +1,11 @@
 #include "train/config/schema.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
+#include "comm/backend.h"
 #include "train/config/binding.h"
 
 namespace lockstep::train {
@@ -239,18 +242,25 @@ void data_parallel_keys(std::vector<Key>& all) {
 void comm_keys(std::vector<Key>& all) {
   using Comm = Config::Comm;
   Rows add(all, "comm", &Config::comm);
-  add(&Comm::backend, choice("backend", {"auto", "ring"},
-                             "What carries the collectives; auto chooses by the devices."));
-  add(&Comm::algorithm, choice("algorithm", {"auto", "ring", "two_shot"},
-                               "Of the all-reduce; auto chooses by size and number of workers."));
+  std::vector<std::string> backends;
+  for (const comm::Backend& backend : comm::backends())
+    backends.push_back(fmt::format("{}: {}", backend.name, backend.summary));
+  add(&Comm::backend,
+      choice("backend", comm::backend_words(),
+             fmt::format("What carries the collectives ({}); auto chooses by the devices.",
+                         fmt::join(backends, "; "))));
+  add(&Comm::algorithm,
+      choice("algorithm", comm::algorithm_words(),
+             "Of the all-reduce, as far as the backend offers it; auto leaves it to the backend, "
+             "which goes by size and number of workers."));
   add(&Comm::timeout,
       real("timeout", seconds, "Seconds that one collective waits for the other ranks."));
   add(&Comm::start_timeout,
       real("start_timeout", seconds, "Seconds until all ranks have to be there."));
   add(&Comm::interface,
       nullable(text("interface",
-                    "Network interface at whose address the ranks find each other; null: a private "
-                    "socket, or with comm.port the loopback.")));
+                    "Network interface at whose address the ranks find each other and Gloo connects "
+                    "them; null: a private socket, or with comm.port the loopback.")));
   add(&Comm::port,
       nullable(integer("port", between(1, 65535),
                        "TCP port at which the ranks find each other; null: none is opened, or with "
@@ -258,7 +268,8 @@ void comm_keys(std::vector<Key>& all) {
   add(&Comm::check,
       choice("check", {"every", "plan", "off"},
              "When the ranks make sure that they call the same collectives: at every call, when "
-             "the plan changes, or never."));
+             "the plan changes, or never. ring always does, it costs nothing there; nccl does not "
+             "at every call."));
 }
 
 void consistency_keys(std::vector<Key>& all) {

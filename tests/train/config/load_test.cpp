@@ -156,7 +156,7 @@ TEST(LoadConfig, RefusesWrongValues) {
       {"model.hidden", "[[1]]"},
       {"model.dropout", "1"},
       {"model.activation", "step"},
-      {"comm.backend", "nccl"},
+      {"comm.backend", "carrier_pigeon"},
       {"compute.threads", "0"},
       {"compute.threads", "null"},
       {"comm.port", "65536"},

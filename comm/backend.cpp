@@ -1,0 +1,170 @@
+#include "comm/backend.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "comm/gloo/gloo.h"
+#include "comm/mpi/mpi.h"
+#include "comm/mpi/seats.h"
+#include "comm/nccl/nccl.h"
+#include "comm/ring/ring.h"
+
+namespace lockstep::comm {
+namespace {
+
+template <class List, class T>
+bool contains(const List& list, const T& wanted) {
+  return std::find(list.begin(), list.end(), wanted) != list.end();
+}
+
+std::string nothing_missing() {
+  return {};
+}
+
+Backend ring() {
+  return {.name = "ring",
+          .summary = "the project's own, for ranks of one host",
+          .algorithms = {"auto", "ring", "two_shot", "one_shot"},
+          .devices = {DeviceKind::cpu},
+          .missing = nothing_missing,
+          .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
+            return make_ring_communicator(place.join(), options);
+          }};
+}
+
+Backend nccl() {
+  return {.name = "nccl",
+          .summary = "NVIDIA's, between GPUs",
+          .algorithms = {"auto"},
+          .devices = {DeviceKind::cuda},
+          .built_in = has_nccl(),
+          .missing = missing_nccl,
+          .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
+            return make_nccl_communicator(place.store,
+                                          {.rank = place.rank,
+                                           .size = place.size,
+                                           .device = place.device,
+                                           .prefix = place.prefix,
+                                           .interface = place.interface,
+                                           .start_timeout = place.start_timeout},
+                                          options);
+          }};
+}
+
+Backend gloo() {
+  return {.name = "gloo",
+          .summary = "over TCP",
+          .algorithms = {"auto", "ring", "bcube"},
+          .devices = {DeviceKind::cpu},
+          .built_in = has_gloo(),
+          .missing = nothing_missing,
+          .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
+            return make_gloo_communicator(place.store,
+                                          {.rank = place.rank,
+                                           .size = place.size,
+                                           .prefix = place.prefix,
+                                           .interface = place.interface,
+                                           .start_timeout = place.start_timeout},
+                                          options);
+          }};
+}
+
+Backend mpi() {
+  return {.name = "mpi",
+          .summary = "whatever MPI is installed",
+          .algorithms = {"auto"},
+          .devices = {DeviceKind::cpu},
+          .ranks_can_be_threads = false,
+          .built_in = has_mpi_module(),
+          .missing = [] { return has_mpirun() ? "" : "there is no mpirun in PATH"; },
+          .make =
+              [](const BackendPlace& place, const CommunicatorOptions& options) {
+                return make_mpi_communicator(place.store,
+                                             {.rank = place.rank,
+                                              .size = place.size,
+                                              .prefix = place.prefix,
+                                              .start_timeout = place.start_timeout},
+                                             options);
+              }};
+}
+
+std::string list_of_built_in() {
+  std::vector<std::string> names = {"auto"};
+  for (const Backend& backend : backends())
+    if (backend.built_in) names.push_back(backend.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// "ring, gloo": what serves the device.
+std::string list_for(DeviceKind device) {
+  std::vector<std::string> names;
+  for (const Backend& backend : backends())
+    if (backend.built_in && contains(backend.devices, device)) names.push_back(backend.name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+void check_choice(const Backend& backend, const BackendWish& wish) {
+  const std::string& name = backend.name;
+  if (!contains(backend.algorithms, wish.algorithm))
+    throw ConfigError(fmt::format("comm.algorithm: found {}, expected one of {} for the backend {}",
+                                  wish.algorithm, fmt::join(backend.algorithms, ", "), name));
+  if (wish.ranks_are_threads && !backend.ranks_can_be_threads)
+    throw ConfigError(fmt::format(
+        "comm.backend: {} needs ranks that are processes, found --launcher threads", name));
+  if (const std::string missing = backend.missing(); !missing.empty())
+    throw StartupError(fmt::format("backend {} cannot work here: {}; on this device there are: {}",
+                                   name, missing, list_for(wish.device)));
+  if (!contains(backend.devices, wish.device))
+    throw StartupError(fmt::format("backend {} does not serve ranks on {}; those that do: {}", name,
+                                   wish.device == DeviceKind::cpu ? "the CPU" : "GPUs",
+                                   list_for(wish.device)));
+}
+
+}  // namespace
+
+std::span<const Backend> backends() {
+  static const std::vector<Backend> all = {ring(), nccl(), gloo(), mpi()};
+  return all;
+}
+
+const Backend& find_backend(const std::string& name) {
+  for (const Backend& backend : backends()) {
+    if (backend.name != name) continue;
+    if (backend.built_in) return backend;
+    throw ConfigError(fmt::format("comm.backend: {} is not in this build, which has {}", name,
+                                  list_of_built_in()));
+  }
+  throw ConfigError(
+      fmt::format("comm.backend: found {}, expected one of {}", name, list_of_built_in()));
+}
+
+std::vector<std::string> backend_words() {
+  std::vector<std::string> words = {"auto"};
+  for (const Backend& backend : backends()) words.push_back(backend.name);
+  return words;
+}
+
+std::vector<std::string> algorithm_words() {
+  std::vector<std::string> words;
+  for (const Backend& backend : backends())
+    for (const std::string& algorithm : backend.algorithms)
+      if (!contains(words, algorithm)) words.push_back(algorithm);
+  return words;
+}
+
+BackendChoice choose_backend(const BackendWish& wish) {
+  if (wish.backend != "auto") {
+    check_choice(find_backend(wish.backend), wish);
+    return {wish.backend, "as asked for"};
+  }
+  for (const Backend& backend : backends()) {
+    if (!backend.built_in || !contains(backend.devices, wish.device)) continue;
+    check_choice(backend, wish);
+    return {backend.name, wish.device == DeviceKind::cpu ? "the ranks are on the CPUs of one host"
+                                                         : "the ranks are on GPUs"};
+  }
+  throw StartupError("comm.backend: auto found no backend in this build that serves the device");
+}
+
+}  // namespace lockstep::comm

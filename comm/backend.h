@@ -1,0 +1,74 @@
+// The backends: what there is, which one fits a run, and how a rank's communicator is made of it.
+//
+// The one place that knows all backends. A new one adds a row to the table in backend.cpp and a
+// factory to the conformance suite.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/memory/group.h"
+#include "comm/store/store.h"
+
+namespace lockstep::comm {
+
+// Where a rank's communicator is made.
+struct BackendPlace {
+  int rank = 0;
+  int size = 1;
+  Device device;
+  Store& store;  // outlives the communicator
+  std::function<std::unique_ptr<Group>()>
+      join;                              // the ranks as a group that shares memory; collective
+  std::string prefix;                    // of keys in the store: of this job and attempt
+  std::optional<std::string> interface;  // none: the loopback
+  std::chrono::milliseconds start_timeout{60'000};
+};
+
+struct Backend {
+  std::string name;
+  std::string summary;                  // half a sentence, for lists
+  std::vector<std::string> algorithms;  // of all_reduce, "auto" first
+  std::vector<DeviceKind> devices;
+  bool ranks_can_be_threads = true;
+  bool built_in = true;
+  // What is missing on this machine; empty where it should work.
+  std::function<std::string()> missing;
+  // Collective. StartupError, ConfigError.
+  std::function<std::unique_ptr<Communicator>(const BackendPlace&, const CommunicatorOptions&)>
+      make;
+};
+
+// All that the program knows, those that are not in this build included.
+std::span<const Backend> backends();
+// ConfigError listing what there is.
+const Backend& find_backend(const std::string& name);
+
+// "auto" and the names of all backends; the same for all their algorithms.
+std::vector<std::string> backend_words();
+std::vector<std::string> algorithm_words();
+
+struct BackendWish {
+  std::string backend = "auto";    // comm.backend
+  std::string algorithm = "auto";  // comm.algorithm
+  DeviceKind device = DeviceKind::cpu;
+  bool ranks_are_threads = false;
+};
+
+struct BackendChoice {
+  std::string name;
+  std::string reason;
+};
+
+// Throws ConfigError where the backend is unknown, not in this build, or lacks the algorithm, and
+// StartupError where it cannot work here; both say what is there. "auto" is never a silent second
+// choice: it takes the first row of the table that serves the device, and says why.
+BackendChoice choose_backend(const BackendWish& wish);
+
+}  // namespace lockstep::comm

@@ -1,0 +1,62 @@
+#include "comm/mpi/mpi.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include "comm/message/message_communicator.h"
+#include "comm/mpi/mpi_files.h"
+#include "comm/mpi/mpi_transport.h"
+#include "comm/mpi/seats.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr const char* module_name = "lockstep_mpi.so";
+
+const MpiApi& load_module() {
+  const auto path = find_mpi_file(module_name);
+  if (!path)
+    throw StartupError(fmt::format("backend mpi: the module {} is not installed", module_name));
+  // Global, because an MPI loads parts of its own that look for its symbols; and for good, because
+  // these cannot be unloaded.
+  void* const module = dlopen(path->c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  if (module == nullptr)
+    throw StartupError(fmt::format("backend mpi: no MPI could be loaded: {}", dlerror()));
+  const auto get = reinterpret_cast<GetMpiApi>(dlsym(module, mpi_api_symbol));
+  if (get == nullptr || get()->layout != MpiApi::current_layout)
+    throw StartupError(fmt::format("backend mpi: {} belongs to another version", *path));
+  return *get();
+}
+
+// MPI learns its rank when it is initialised; a wrong one would be found far from its cause.
+void check_world(const MpiTransport& transport, const MpiPlace& place) {
+  if (transport.rank() == place.rank && transport.size() == place.size) return;
+  throw StartupError(
+      fmt::format("backend mpi: MPI says that this is rank {} of {}, expected {} of {}",
+                  transport.rank(), transport.size(), place.rank, place.size));
+}
+
+}  // namespace
+
+bool has_mpi_module() {
+  return find_mpi_file(module_name).has_value();
+}
+
+std::unique_ptr<Communicator> make_mpi_communicator(Store& store, const MpiPlace& place,
+                                                    const CommunicatorOptions& options) {
+  if (options.algorithm != "auto")
+    throw ConfigError(fmt::format("comm.algorithm: found \"{}\", expected auto for the backend mpi",
+                                  options.algorithm));
+  const MpiApi& api = load_module();
+  Descriptor seat;
+  if (store.has({mpi_seats_key}).front())
+    seat =
+        take_seat(store.get(mpi_seats_key, place.start_timeout), place.rank, place.start_timeout);
+  auto session = std::make_shared<MpiSession>(api, std::move(seat));
+  auto transport = std::make_unique<MpiTransport>(session, session->world());
+  check_world(*transport, place);
+  return std::make_unique<MessageCommunicator>(std::move(transport), store, place.prefix, options,
+                                               place.start_timeout);
+}
+
+}  // namespace lockstep::comm

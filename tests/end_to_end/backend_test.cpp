@@ -1,0 +1,157 @@
+// The same training over every backend, and what a user sees when one of them cannot go on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "comm/backend.h"
+#include "tests/end_to_end/sandbox.h"
+#include "tests/end_to_end/surroundings.h"
+
+namespace lockstep::tests {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class OverBackend : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    const comm::Backend* found = nullptr;
+    for (const comm::Backend& backend : comm::backends())
+      if (backend.name == GetParam()) found = &backend;
+    ASSERT_NE(found, nullptr);
+    if (!found->built_in) GTEST_SKIP() << GetParam() << " is not in this build";
+    if (!found->missing().empty()) GTEST_SKIP() << found->missing();
+  }
+  Arguments train(const Sandbox& sandbox, int workers, const Arguments& settings = {}) const {
+    return sandbox.train(workers, settings, {"--backend", GetParam()});
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, OverBackend, ::testing::Values("ring", "gloo", "mpi"),
+                         [](const auto& test) { return test.param; });
+
+// Sums are formed in another order, so weights agree up to rounding; with itself, to the bit.
+TEST_P(OverBackend, TrainsTheSameModel) {
+  const Sandbox sandbox;
+  const Arguments settings{"consistency.every=1"};
+  const auto one = sandbox.run(sandbox.train(1));
+  ASSERT_EQ(one.exit_code, 0) << one.output;
+  const auto expected = parameters_of(newest_checkpoint_of(run_folder(sandbox, one)));
+  std::string weights;
+  for (int round = 0; round < 2; ++round) {
+    const auto end = sandbox.run(train(sandbox, 4, settings));
+    ASSERT_EQ(end.exit_code, 0) << end.output;
+    EXPECT_THAT(end.output, HasSubstr("backend " + GetParam()));
+    const auto found = parameters_of(newest_checkpoint_of(run_folder(sandbox, end)));
+    EXPECT_LT(largest_relative_difference(expected, found), 1e-5);
+    if (round > 0) {
+      EXPECT_EQ(final_weights(end), weights);
+    }
+    weights = final_weights(end);
+  }
+}
+
+// HANG-1
+TEST_P(OverBackend, AKilledWorkerEndsTheRunAndIsNamed) {
+  const Sandbox sandbox;
+  Program program(train(sandbox, 4, {"train.epochs=100000", "comm.timeout=600"}),
+                  sandbox.options());
+  program.wait_for_output("epoch 2/100000 done");
+  kill(program.worker(3), SIGKILL);
+  const auto killed_at = std::chrono::steady_clock::now();
+  const auto end = program.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed_at, std::chrono::seconds(10));
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_THAT(end.last_line, AllOf(HasSubstr("rank 3"), HasSubstr("signal 9"), HasSubstr("step")));
+  EXPECT_TRUE(program.is_gone(std::chrono::seconds(1)));
+}
+
+// HANG-4b
+TEST_P(OverBackend, ARankThatStallsIsNamed) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run(train(sandbox, 4, {"comm.timeout=3"}),
+                               {{"TRAIN_FAULT", "rank=1,step=5,at=before_allreduce,do=stall:60"}});
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_LT(end.seconds, 15);
+  EXPECT_THAT(end.last_line, HasSubstr("rank 1 did not arrive"));
+}
+
+// HANG-2
+TEST_P(OverBackend, AnErrorOnOneRankIsTheCause) {
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run(train(sandbox, 4), {{"TRAIN_FAULT", "rank=2,step=7,at=read,do=raise"}});
+  EXPECT_EQ(end.exit_code, 3) << end.output;
+  EXPECT_LT(end.seconds, 15);
+  EXPECT_THAT(end.last_line, AllOf(HasSubstr("rank 2"), HasSubstr("step 7")));
+}
+
+// SEC-1: nothing of a run listens while it trains.
+TEST_P(OverBackend, NoRankListens) {
+  const Sandbox sandbox;
+  Program program(train(sandbox, 4, {"train.epochs=100000"}), sandbox.options());
+  program.wait_for_output("epoch 2/100000 done");
+  for (const pid_t pid : program.running()) EXPECT_EQ(listening_ports_of(pid), "") << pid;
+  program.signal(SIGTERM);
+  EXPECT_EQ(program.wait().exit_code, 143);
+}
+
+// START-2
+TEST_P(OverBackend, TrainsWithoutNamesOrNetwork) {
+  if (!may_make_namespaces()) GTEST_SKIP() << "network namespaces need root here";
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run(in_namespace("does-not-resolve", train(sandbox, 4, {"train.epochs=1"})));
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+// COLL-3
+TEST(Backend, ThatCannotWorkHereSaysWhy) {
+  const Sandbox sandbox;
+  const auto nccl = sandbox.run(sandbox.train(2, {"compute.device=cpu"}, {"--backend", "nccl"}));
+  EXPECT_THAT(nccl.exit_code, ::testing::AnyOf(2, 5)) << nccl.output;
+  EXPECT_THAT(nccl.output, AllOf(HasSubstr("nccl"), HasSubstr("ring")));
+  const auto threads =
+      sandbox.run(sandbox.train(2, {}, {"--backend", "mpi", "--launcher", "threads"}));
+  EXPECT_EQ(threads.exit_code, 2) << threads.output;
+  const auto algorithm = sandbox.run(sandbox.train(2, {"comm.algorithm=bcube"}));
+  EXPECT_EQ(algorithm.exit_code, 2) << algorithm.output;
+  EXPECT_THAT(algorithm.output, AllOf(HasSubstr("bcube"), HasSubstr("two_shot")));
+}
+
+class UnderMpirun : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const comm::Backend& backend : comm::backends())
+      if (backend.name == "mpi" && (!backend.built_in || !backend.missing().empty()))
+        GTEST_SKIP() << "MPI is not here";
+  }
+  static Arguments mpirun(int ranks, Arguments command) {
+    const Arguments before{"mpirun", "--allow-run-as-root", "--oversubscribe", "-q",
+                           "-n",     std::to_string(ranks)};
+    command.insert(command.begin(), before.begin(), before.end());
+    return command;
+  }
+  Sandbox sandbox_;
+};
+
+TEST_F(UnderMpirun, TheRanksTakeThePlacesOfItsProcesses) {
+  const auto alone = sandbox_.run(sandbox_.train(4, {}, {"--backend", "mpi"}));
+  const auto end = sandbox_.run(mpirun(4, sandbox_.train(4, {}, {"--backend", "mpi"})));
+  ASSERT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("world size 4"));
+  EXPECT_EQ(final_weights(end), final_weights(alone));
+  Arguments without_gpus{train_program, "--config", "config.yaml", "--backend", "mpi"};
+  const auto counted = sandbox_.run(mpirun(4, without_gpus));
+  EXPECT_EQ(counted.exit_code, 0) << counted.output;
+  EXPECT_EQ(final_weights(counted), final_weights(alone));
+}
+
+TEST_F(UnderMpirun, AnotherNumberOfWorkersIsRefused) {
+  const auto end = sandbox_.run(mpirun(2, sandbox_.train(4, {}, {"--backend", "mpi"})));
+  EXPECT_EQ(end.exit_code, 2) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("mpirun started 2"));
+}
+
+}  // namespace
+}  // namespace lockstep::tests

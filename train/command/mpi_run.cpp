@@ -1,0 +1,50 @@
+#include "train/command/mpi_run.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "framework/base/error.h"
+#include "train/exit_code.h"
+
+namespace lockstep::train {
+namespace {
+
+std::chrono::milliseconds start_timeout(const Config& config) {
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::ceil(config.comm.start_timeout * 1000)));
+}
+
+}  // namespace
+
+std::optional<comm::MpiEnvironment> mpirun_place(const Config& config) {
+  if (config.comm.backend != "mpi") return std::nullopt;
+  auto place = comm::mpi_environment();
+  if (place && place->ranks_on_host != place->size)
+    throw StartupError(
+        fmt::format("mpirun started {} of {} ranks on this host; training over "
+                    "several hosts is not there yet",
+                    place->ranks_on_host, place->size));
+  return place;
+}
+
+int lend_mpi_seat(const comm::MpiEnvironment& place, const Config& config) {
+  if (comm::lend_seat(place.seats(), place.rank, start_timeout(config))) return exit_done;
+  throw StartupError(fmt::format("rank {} of mpirun was not needed within {:g} s", place.rank,
+                                 config.comm.start_timeout));
+}
+
+MpiSeats::MpiSeats(const std::optional<comm::MpiEnvironment>& place, int workers,
+                   const Config& config, const std::string& run_folder, const Log& log) {
+  if (place) {
+    address_ = place->seats();
+    own_.emplace(address_, place->rank, start_timeout(config));
+    log.info("the {} processes of mpirun lend the ranks their places", workers);
+    return;
+  }
+  job_.emplace(workers, run_folder + "/mpirun.log", start_timeout(config));
+  address_ = job_->seats();
+  log.info("started mpirun for {} ranks; what it says: {}/mpirun.log", workers, run_folder);
+}
+
+}  // namespace lockstep::train
