@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <thread>
 
@@ -154,7 +155,7 @@ TEST_P(Faults, NothingIsComparedWhereThatIsOff) {
 // it is told when it comes.
 TEST_P(Faults, ARankThatDoesNotComeIsNamed) {
   for (const std::int64_t count : {1000, 100'000}) {
-    run_form(GetParam(), [&](Rank& rank) {
+    const auto waits = run_form(GetParam(), [&](Rank& rank) {
       const auto communicator = make_communicator(GetParam(), rank, milliseconds(400));
       const auto stream = device::make_thread_stream("communication");
       std::vector<float> memory(static_cast<std::size_t>(count));
@@ -169,9 +170,12 @@ TEST_P(Faults, ARankThatDoesNotComeIsNamed) {
            fmt::format("all_reduce number 0 (bucket 0, {} float32, sum) within 0.4 s", count)});
       if (error.rank() != 1) throw std::runtime_error(fmt::format("blames rank {}", error.rank()));
       const double waited = since(start);
-      if (rank.index() != 1 && (waited < 0.39 || waited > 5))
-        throw std::runtime_error(fmt::format("waited {} s", waited));
+      if (rank.index() == 1) return;
+      if (waited > 5) throw std::runtime_error(fmt::format("waited {} s", waited));
+      rank.set_digest(static_cast<std::uint64_t>(waited * 1000));
     });
+    // The first to give up ends the waits of those who came after it, so only the longest is full.
+    EXPECT_GE(*std::max_element(waits.begin(), waits.end()), 390u);
   }
 }
 
@@ -211,19 +215,22 @@ TEST_P(Faults, AKilledRankEndsTheOthers) {
       std::this_thread::sleep_for(milliseconds(500));
       _exit(0);
     });
-    std::thread killer;
-    if (rank.index() == 1)
-      killer = std::thread([] {
-        std::this_thread::sleep_for(milliseconds(100));
-        raise(SIGKILL);
-      });
+    std::jthread killer;
     const auto memory = communicator->addressable_memory(400'000);
     std::vector<float> foreign(100'000);
     const comm::Range data = memory ? comm::Range{memory->local().data(), 100'000, DType::float32}
                                     : comm::range_of(std::span(foreign));
     const RankError error = failure_of(
         [&] {
-          for (;;) communicator->all_reduce(data, ReduceOp::avg, *stream).wait();
+          for (int i = 0;; ++i) {
+            communicator->all_reduce(data, ReduceOp::avg, *stream).wait();
+            // Not before all are at it: a rank that is lost in setting up is another matter.
+            if (rank.index() == 1 && i == 5)
+              killer = std::jthread([] {
+                std::this_thread::sleep_for(milliseconds(20));
+                raise(SIGKILL);
+              });
+          }
           return Work();
         },
         {"rank 1 was killed"});

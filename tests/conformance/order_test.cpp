@@ -53,6 +53,24 @@ TEST_P(Order, SlowTenThousandInARow) {
   all_reduce_many(GetParam(), 10'000);
 }
 
+// Large enough for every algorithm to share the work among the ranks, again and again.
+TEST_P(Order, ManyLargeInARow) {
+  const auto digests = run_form(GetParam(), [&](Rank& rank) {
+    const auto communicator = make_communicator(GetParam(), rank);
+    const auto stream = device::make_inline_stream();
+    const std::int64_t count = 600'000 / rank.size();
+    const auto largest = static_cast<std::size_t>(count + 10) * sizeof(float);
+    Tester addressable(*communicator, *stream, Memory::addressable, largest);
+    Tester foreign(*communicator, *stream, Memory::foreign, largest);
+    for (int i = 0; i < 10; ++i) {
+      delay_at_random(rank.index(), static_cast<std::uint64_t>(i));
+      (i % 3 == 2 ? foreign : addressable).all_reduce(DType::float32, ReduceOp::sum, count + i);
+    }
+    rank.set_digest(mix(addressable.digest()) + foreign.digest());
+  });
+  for (const std::uint64_t digest : digests) EXPECT_EQ(digest, digests.front());
+}
+
 // All are enqueued before the first is waited for, each with its own part of the memory.
 TEST_P(Order, ManyOutstandingOnAThreadStream) {
   run_form(GetParam(), [&](Rank& rank) {

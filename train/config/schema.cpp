@@ -258,9 +258,10 @@ void comm_keys(std::vector<Key>& all) {
   add(&Comm::start_timeout,
       real("start_timeout", seconds, "Seconds until all ranks have to be there."));
   add(&Comm::interface,
-      nullable(text("interface",
-                    "Network interface at whose address the ranks find each other and Gloo connects "
-                    "them; null: a private socket, or with comm.port the loopback.")));
+      nullable(
+          text("interface",
+               "Network interface at whose address the ranks find each other and Gloo connects "
+               "them; null: a private socket, or with comm.port the loopback.")));
   add(&Comm::port,
       nullable(integer("port", between(1, 65535),
                        "TCP port at which the ranks find each other; null: none is opened, or with "
