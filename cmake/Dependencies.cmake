@@ -9,9 +9,12 @@ find_package(HDF5 REQUIRED COMPONENTS C)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
-# Backends beside the own one: each is built where its library is installed.
+# Backends beside the own one: each is built where its library is installed. MPI is built when asked
+# for: a killed run of it leaves Open MPI's shared memory behind.
 find_package(Gloo QUIET)
-find_package(MPI QUIET COMPONENTS C)
+if(LOCKSTEP_MPI)
+  find_package(MPI REQUIRED COMPONENTS C)
+endif()
 
 if(LOCKSTEP_TESTS)
   find_package(GTest REQUIRED)

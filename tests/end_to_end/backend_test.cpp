@@ -72,7 +72,7 @@ TEST_P(OverBackend, ARankThatStallsIsNamed) {
   const auto end = sandbox.run(train(sandbox, 4, {"comm.timeout=3"}),
                                {{"TRAIN_FAULT", "rank=1,step=5,at=before_allreduce,do=stall:60"}});
   EXPECT_EQ(end.exit_code, 6) << end.output;
-  EXPECT_LT(end.seconds, 15);
+  EXPECT_LT(end.seconds, 40);  // and not the 60 that the rank would stall
   EXPECT_THAT(end.last_line, HasSubstr("rank 1 did not arrive"));
 }
 

@@ -48,6 +48,19 @@ TEST_P(AnyNumberOfWorkers, ComputesWhatOneDoes) {
   }
 }
 
+// The digests of all ranks are compared after each step, and a difference would end the run.
+TEST(Replicas, HoldTheSameBitsAfterEveryStepInEveryWorld) {
+  const Sandbox sandbox;
+  for (const char* launcher : {"processes", "threads"})
+    for (int workers = 1; workers <= 9; ++workers) {
+      const auto end = sandbox.run(sandbox.train(
+          workers, {"train.epochs=1", "optimizer.momentum=0.9", "consistency.every=1"},
+          {"--launcher", launcher}));
+      ASSERT_EQ(end.exit_code, 0) << end.output;
+      EXPECT_EQ(metrics(run_folder(sandbox, end), "weights").size(), 16u);
+    }
+}
+
 TEST(Launchers, ProcessesAndThreadsGiveTheSameBits) {
   const Sandbox sandbox;
   const auto processes = sandbox.run(sandbox.train(4));
