@@ -27,8 +27,10 @@ int Supervisor::run() {
     wait();
     take_signals();
     take_happenings();
-    if (kill_at_ && Clock::now() >= *kill_at_) {
-      log_.warning("{} did not end in time and had to be killed", ranks_text(alive()));
+    // The last of them may have ended just now, as late as it was.
+    const std::vector<int> late = alive();
+    if (!late.empty() && kill_at_ && Clock::now() >= *kill_at_) {
+      log_.warning("{} did not end in time and had to be killed", ranks_text(late));
       kill();
     }
   }
