@@ -41,8 +41,8 @@ check_format() {
 check_tidy() {
   command -v clang-tidy >/dev/null || { say "clang-tidy is not here: not run"; return; }
   local files
-  if [ $all = yes ]; then files=$(sources | grep '\.cpp$')
-  else files=$(git diff --name-only --diff-filter=d "$(git rev-list --max-count=6 HEAD | tail -n 1)" -- '*.cpp' | head -n 8)
+  if [ $all = yes ]; then files=$(sources | grep '\.cpp$' | grep -v '^tests/')
+  else files=$(git diff --name-only --diff-filter=d "$(git rev-list --max-count=6 HEAD | tail -n 1)" -- '*.cpp' ':!tests' | head -n 8)
   fi
   files=$(for file in $files; do
     if grep -qF "$PWD/$file" build/release/compile_commands.json; then echo "$file"; fi
