@@ -142,9 +142,12 @@ TEST(KilledRuns, LeaveNoSharedMemory) {
     EXPECT_TRUE(program.is_gone(5s));
     program.wait();
   }
-  EXPECT_EQ(names_in_dev_shm(), names);
-  // Ten runs of 8 ranks would have left far more than this.
-  EXPECT_LT(shared_memory_in_use() - before, 16 << 20);
+  // Ten runs of 8 ranks would have left far more than this. Other programs' memory comes and goes.
+  const auto settled = [&] {
+    return names_in_dev_shm() <= names && shared_memory_in_use() - before < (64 << 20);
+  };
+  for (int look = 0; look < 200 && !settled(); ++look) std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(settled());
   const auto normal = sandbox.run(sandbox.train(4, {"train.epochs=1"}));
   EXPECT_EQ(normal.exit_code, 0) << normal.output;
   live.signal(SIGINT);
