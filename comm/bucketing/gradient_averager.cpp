@@ -6,11 +6,11 @@
 
 namespace lockstep::comm {
 
-GradientAverager::GradientAverager(Communicator& communicator,
+GradientAverager::GradientAverager(BucketReduction& reduction,
                                    const std::vector<SegmentLayout>& segments, BucketPlan plan,
                                    std::vector<Range> flat, Stream& compute_stream,
                                    Stream& communication_stream, bool overlap)
-    : communicator_(communicator),
+    : reduction_(reduction),
       segments_(segments),
       plan_(std::move(plan)),
       flat_(std::move(flat)),
@@ -88,8 +88,9 @@ void GradientAverager::launch(std::size_t index) {
   const std::size_t offset = static_cast<std::size_t>(bucket.begin) * base::size_of(bucket.dtype);
   const Range range = {static_cast<std::byte*>(flat_[bucket.segment].data) + offset, bucket.count(),
                        bucket.dtype};
-  works_[index] = communicator_.all_reduce(range, ReduceOp::sum, stream, static_cast<Tag>(index));
-  bytes_ += range.bytes();
+  const auto [work, bytes] = reduction_.reduce(index, range, stream);
+  works_[index] = work;
+  bytes_ += bytes;
   ++launched_;
 }
 

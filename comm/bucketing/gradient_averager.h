@@ -1,4 +1,4 @@
-// GradientAverager: starts the all-reduce of each bucket as soon as its gradients are final, in one
+// GradientAverager: starts the reduction of each bucket as soon as its gradients are final, in one
 // fixed order, on the communication stream, without the host waiting.
 //
 // Gradients are summed: every loss was scaled by 1 / (targets in the global batch) beforehand, so
@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/bucketing/bucket_plan.h"
-#include "comm/communicator.h"
+#include "comm/bucketing/bucket_reduction.h"
 #include "framework/device/context.h"
 
 namespace lockstep::comm {
@@ -21,9 +21,9 @@ namespace lockstep::comm {
 class GradientAverager {
  public:
   // `flat[s]` is segment s's flat gradient buffer. With `overlap` false every bucket is launched by
-  // finish(), on the compute stream. The communicator, the streams and the memory must outlive
+  // finish(), on the compute stream. The reduction, the streams and the memory must outlive
   // this. Throws UsageError when plan, segments and buffers do not fit together.
-  GradientAverager(Communicator& communicator, const std::vector<SegmentLayout>& segments,
+  GradientAverager(BucketReduction& reduction, const std::vector<SegmentLayout>& segments,
                    BucketPlan plan, std::vector<Range> flat, Stream& compute_stream,
                    Stream& communication_stream, bool overlap);
 
@@ -55,7 +55,7 @@ class GradientAverager {
   std::int64_t gradient_elements(std::size_t segment, Slice range) const;
   void announce(std::size_t segment, Slice range);
 
-  Communicator& communicator_;
+  BucketReduction& reduction_;
   std::vector<SegmentLayout> segments_;
   BucketPlan plan_;
   std::vector<Range> flat_;

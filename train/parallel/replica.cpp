@@ -21,6 +21,17 @@ std::vector<comm::SegmentLayout> layouts_of(const nn::ParameterArena& arena) {
   return layouts;
 }
 
+comm::BucketPlan plan_of(const nn::ParameterArena& arena, const ReplicaOptions& options) {
+  return comm::plan_buckets(layouts_of(arena), options.buckets);
+}
+
+std::unique_ptr<comm::BucketReduction> make_reduction(comm::Communicator& communicator,
+                                                      const nn::ParameterArena& arena,
+                                                      const ReplicaOptions& options) {
+  if (!options.make_reduction) return std::make_unique<comm::AllReduction>(communicator);
+  return options.make_reduction(communicator, arena, plan_of(arena, options));
+}
+
 std::vector<comm::Range> flat_gradients(const nn::ParameterArena& arena) {
   std::vector<comm::Range> ranges;
   for (const auto& segment : arena.segments())
@@ -74,8 +85,8 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
              gradient_source(communicator)),
       optimizer_(make_optimizer(arena_)),
       communication_(context.make_stream("communication")),
-      averager_(communicator, layouts_of(arena_),
-                comm::plan_buckets(layouts_of(arena_), options.buckets), flat_gradients(arena_),
+      reduction_(make_reduction(communicator, arena_, options)),
+      averager_(*reduction_, layouts_of(arena_), plan_of(arena_, options), flat_gradients(arena_),
                 context.compute_stream(), *communication_, options.overlap),
       options_(options) {
   for (const auto& segment : arena_.segments())

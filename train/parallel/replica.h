@@ -30,9 +30,15 @@ namespace lockstep::train {
 // or take its gradient as zero.
 enum class UnusedParameters { error, zero };
 
+// Makes what reduces the buckets: a communication hook. Collective; the communicator and the arena
+// outlive it.
+using ReductionFactory = std::function<std::unique_ptr<comm::BucketReduction>(
+    comm::Communicator&, const nn::ParameterArena&, const comm::BucketPlan&)>;
+
 struct ReplicaOptions {
   comm::BucketPlanOptions buckets;
   bool overlap = true;
+  ReductionFactory make_reduction;  // none: plain all-reduces
   // The update of a bucket's parameters waits for that bucket only, not for all. Without effect
   // where a decision needs all of them first (clip_norm).
   bool per_bucket = true;
@@ -107,6 +113,7 @@ class Replica {
   nn::ParameterArena arena_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<Stream> communication_;
+  std::unique_ptr<comm::BucketReduction> reduction_;
   comm::GradientAverager averager_;
   ReplicaOptions options_;
 

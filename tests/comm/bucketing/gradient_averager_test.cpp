@@ -64,7 +64,7 @@ class AveragerTest : public testing::Test {
   GradientAverager& averager(bool overlap = true) {
     if (!averager_)
       averager_ = std::make_unique<GradientAverager>(
-          communicator, std::vector<SegmentLayout>{segment}, plan,
+          reduction, std::vector<SegmentLayout>{segment}, plan,
           std::vector<Range>{range_of(std::span(data))}, *compute, *communication, overlap);
     return *averager_;
   }
@@ -79,6 +79,7 @@ class AveragerTest : public testing::Test {
   const BucketPlan plan = plan_buckets({segment}, {.bucket_bytes = 128, .first_bucket_bytes = 128});
   std::vector<float> data = std::vector<float>(64);
   RecordingCommunicator communicator;
+  AllReduction reduction = AllReduction(communicator);
   std::unique_ptr<Stream> compute = device::make_inline_stream();
   std::unique_ptr<Stream> communication = device::make_thread_stream("communication");
   std::unique_ptr<GradientAverager> averager_;
@@ -170,7 +171,7 @@ TEST_F(AveragerTest, WhatMakesNoSenseIsRefused) {
   EXPECT_THROW(averager().ready(0, 0, 1), UsageError);
   EXPECT_THROW(averager().finish(), UsageError);
   const auto make = [&](Range flat) {
-    GradientAverager(communicator, {segment}, plan, {flat}, *compute, *communication, true);
+    GradientAverager(reduction, {segment}, plan, {flat}, *compute, *communication, true);
   };
   EXPECT_THROW(make({data.data(), 63, DType::float32}), UsageError);
   EXPECT_THROW(make({data.data(), 64, DType::int32}), UsageError);
@@ -193,8 +194,9 @@ TEST(GradientAverager, SumsOverRanksWhilePiecesComeInAnyOrder) {
                                      .gradients = {{0, 1000}, {1024, 20'000}, {20'000, count}}};
       const auto memory = communicator->addressable_memory(count * sizeof(float));
       auto* data = reinterpret_cast<float*>(memory->local().data());
+      AllReduction reduction(*communicator);
       GradientAverager averager(
-          *communicator, {segment},
+          reduction, {segment},
           plan_buckets({segment}, {.bucket_bytes = 8192, .first_bucket_bytes = 4096}),
           {{data, count, DType::float32}}, *compute, *communication, true);
       const base::RandomStream random(static_cast<std::uint64_t>(rank), "pieces");

@@ -1,0 +1,45 @@
+#include "comm/bucketing/bucket_reduction.h"
+
+#include <algorithm>
+
+namespace lockstep::comm {
+
+namespace {
+
+class JoinedWork final : public Work::State {
+ public:
+  JoinedWork(std::vector<Work> parts, Event end) : parts_(std::move(parts)), end_(std::move(end)) {}
+
+  Event event() const override { return end_; }
+
+  void throw_if_failed() const override {
+    for (const Work& part : parts_) part.wait();  // done, as they were enqueued before the end
+  }
+
+  Work::Times times() const override {
+    if (parts_.empty()) return {};
+    Work::Times all = parts_.front().times();
+    for (const Work& part : parts_) {
+      const Work::Times times = part.times();
+      all = {std::min(all.start, times.start), std::max(all.end, times.end)};
+    }
+    return all;
+  }
+
+ private:
+  std::vector<Work> parts_;
+  Event end_;
+};
+
+}  // namespace
+
+BucketReduction::Started AllReduction::reduce(std::size_t bucket, Range gradients, Stream& stream) {
+  return {communicator_.all_reduce(gradients, ReduceOp::sum, stream, static_cast<Tag>(bucket)),
+          gradients.bytes()};
+}
+
+Work join(std::vector<Work> collectives, Stream& stream) {
+  return Work(std::make_shared<JoinedWork>(std::move(collectives), stream.record()));
+}
+
+}  // namespace lockstep::comm
