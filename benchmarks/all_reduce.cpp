@@ -44,8 +44,7 @@ struct Row {
   std::int64_t wrong = -1;         // -1: not checked
 };
 
-void parse(Arguments& arguments, int argc, const char* const* argv) {
-  CLI::App app("Times all_reduce between ranks of this host.");
+void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--ranks", arguments.ranks)->check(CLI::Range(1, 64));
   app.add_option("--launcher", arguments.launcher)->check(CLI::IsMember({"processes", "threads"}));
   app.add_option("--backend", arguments.backend)->check(CLI::IsMember(comm::backend_words()));
@@ -64,7 +63,6 @@ void parse(Arguments& arguments, int argc, const char* const* argv) {
   app.add_flag("--check", arguments.check, "verify every element");
   app.add_flag("--floors,!--no-floors", arguments.floors, "measure what memory allows");
   app.add_option("--json", arguments.json, "write the rows to this file");
-  app.parse(argc, argv);
 }
 
 double since(device::Clock::time_point start) {
@@ -244,21 +242,20 @@ int run(int argc, char** argv) {
     // A worker process was started without the arguments of the user: they come through the store.
     std::vector<std::string> words =
         CLI::detail::split(worker.store().get(key, std::chrono::seconds(10)), '\n');
-    std::vector<const char*> pointers = {"all_reduce"};
-    for (const std::string& word : words)
-      if (!word.empty()) pointers.push_back(word.c_str());
+    std::erase(words, "");                     // what follows the last newline
+    std::reverse(words.begin(), words.end());  // as the parser wants them
+    CLI::App app;
     Arguments arguments;
-    parse(arguments, static_cast<int>(pointers.size()), pointers.data());
+    describe(app, arguments);
+    app.parse(std::move(words));
     const auto communicator = make_communicator(arguments, worker);
     Bench(arguments, *communicator).run();
   };
   if (const auto code = train::run_if_worker(argc, argv, body)) return *code;
+  CLI::App app("Times all_reduce between ranks of this host.");
   Arguments arguments;
-  try {
-    parse(arguments, argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return CLI::App().exit(error);
-  }
+  describe(app, arguments);
+  CLI11_PARSE(app, argc, argv);
   std::string words;
   for (int i = 1; i < argc; ++i) words += std::string(argv[i]) + '\n';
   train::LaunchOptions options;

@@ -2,10 +2,9 @@
 // in registers for those that compute, and a copy of memory for those that move it, both measured
 // here.
 //
-//   kernels [--seconds S] [--threads N] [--only TEXT] [--json FILE]
-//
 // `share` is the rate as a part of that peak. Kernels on data that fits into a cache may move it
 // faster than the copy of memory; their share is then above 1.
+#include <CLI/CLI.hpp>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -26,25 +25,11 @@ struct Options {
   std::string only, json;
 };
 
-Options parse(std::span<char* const> arguments) {
-  Options options;
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
-    const std::string_view name = arguments[i];
-    if (i + 1 == arguments.size()) throw std::invalid_argument("no value for " + std::string(name));
-    const std::string value = arguments[++i];
-    if (name == "--seconds") {
-      options.seconds = std::stod(value);
-    } else if (name == "--threads") {
-      options.threads = std::stoi(value);
-    } else if (name == "--only") {
-      options.only = value;
-    } else if (name == "--json") {
-      options.json = value;
-    } else {
-      throw std::invalid_argument("unknown option " + std::string(name));
-    }
-  }
-  return options;
+void describe(CLI::App& app, Options& options) {
+  app.add_option("--seconds", options.seconds, "for each kernel")->check(CLI::PositiveNumber);
+  app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
+  app.add_option("--only", options.only, "kernels whose name has this text");
+  app.add_option("--json", options.json, "write the rows to this file");
 }
 
 class Benchmark {
@@ -244,8 +229,12 @@ class Benchmark {
 
 int main(int argc, char** argv) {
   using namespace lockstep::benchmarks;
+  CLI::App app("Times the kernels of the CPU.");
+  Options options;
+  describe(app, options);
+  CLI11_PARSE(app, argc, argv);
   try {
-    return Benchmark(parse({argv, static_cast<std::size_t>(argc)})).run();
+    return Benchmark(options).run();
   } catch (const std::exception& error) {
     fmt::print(stderr, "kernels: {}\n", error.what());
     return 2;

@@ -25,7 +25,8 @@ std::string nothing_missing() {
 Backend ring() {
   return {.name = "ring",
           .summary = "the project's own, for ranks of one host",
-          .algorithms = {"auto", "ring", "two_shot", "one_shot"},
+          .algorithms = {"auto", "ring", "two_shot", "one_shot", "halving_doubling",
+                         "reduce_broadcast"},
           .devices = {DeviceKind::cpu},
           .missing = nothing_missing,
           .make = [](const BackendPlace& place, const CommunicatorOptions& options) {

@@ -1,8 +1,10 @@
 // The project's own collectives between ranks of one host, as a Communicator.
 //
-// Algorithms of all_reduce: "ring" (reduce-scatter, then all-gather around a ring, chunked and
-// pipelined) and "two_shot" (each rank reduces its slice straight from all peers and writes it to
-// all peers, one pass over memory). "auto" chooses by size and world size from a built-in table.
+// Algorithms of all_reduce (comm/schedule/schedule.h): "ring" (reduce-scatter, then all-gather
+// around a ring, chunked and pipelined), "two_shot" (each rank reduces its slice straight from all
+// peers and writes it to all peers, one pass over memory), "one_shot" (each rank reduces everything
+// itself), "halving_doubling" and, to compare with, "reduce_broadcast" (all to one rank, then out
+// again). "auto" chooses by size and world size from a built-in table.
 // Memory from addressable_memory() is read and written in place; other memory is staged through it
 // in chunks. bfloat16 and float16 are reduced in float.
 #pragma once

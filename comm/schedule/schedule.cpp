@@ -1,8 +1,10 @@
 #include "comm/schedule/schedule.h"
 
+#include <bit>
+
 namespace lockstep::comm::schedule {
 
-Steps ring_all_reduce(int rank, int size) {
+Schedule ring_all_reduce(int rank, int size) {
   if (size == 1) return {};
   const int left = (rank + size - 1) % size, right = (rank + 1) % size;
   // In step k a rank handles the slice that began k + 1 ranks to its left, so that each slice moves
@@ -17,11 +19,86 @@ Steps ring_all_reduce(int rank, int size) {
   for (int k = size; k < 2 * size - 2; ++k)
     steps.push_back({Action::receive_store_send, slice(k), left, right});
   steps.push_back({Action::receive_store, slice(2 * size - 2), left, Step::nobody});
-  return steps;
+  return {size, std::move(steps)};
 }
 
-Steps two_shot_all_reduce(int rank, int) {
-  return {{Action::reduce_all_store_all, rank, Step::nobody, Step::nobody}};
+Schedule two_shot_all_reduce(int rank, int size) {
+  return {size, {{Action::reduce_all_store_all, rank}}};
+}
+
+Schedule one_shot_all_reduce(int, int) {
+  return {1, {{Action::reduce_all_store}}};
+}
+
+namespace {
+
+// The ranks of a recursive halving: `halvings` times, after `extra` pairs have folded. Those that
+// go on are numbered anew from 0 ("places"), in the order of the ranks.
+struct Fold {
+  int halvings, extra;
+  explicit Fold(int size)
+      : halvings(static_cast<int>(std::bit_width(static_cast<unsigned>(size))) - 1),
+        extra(size - (1 << halvings)) {}
+  bool is_folded(int rank) const { return rank < 2 * extra; }
+  int place(int rank) const { return is_folded(rank) ? rank / 2 : rank - extra; }
+  int rank_at(int place) const { return place < extra ? 2 * place : place + extra; }
+  // Steps of `rank` before the first halving.
+  int begin(int rank) const { return is_folded(rank) ? 1 : 0; }
+};
+
+// The slices that `place` is left with after `level` halvings: [first, first + count).
+struct Block {
+  int first, count;
+};
+Block block_of(int place, int level, int halvings) {
+  Block block{0, 1 << halvings};
+  for (int i = 0; i < level; ++i) {
+    block.count /= 2;
+    if (((place >> i) & 1) != 0) block.first += block.count;
+  }
+  return block;
+}
+
+}  // namespace
+
+Schedule halving_doubling_all_reduce(int rank, int size) {
+  const Fold fold(size);
+  const int halvings = fold.halvings, slices = 1 << halvings, place = fold.place(rank);
+  const int all_done = 2 * halvings;
+  Steps steps;
+  const auto read = [&](Action action, Block block, int from, int after) {
+    steps.push_back({action, block.first, from, Step::nobody, block.count, after});
+  };
+  if (fold.is_folded(rank)) {
+    if (rank % 2 == 1) {
+      read(Action::store_from, {0, slices}, rank - 1, 1 + all_done);
+      return {slices, std::move(steps)};
+    }
+    read(halvings == 0 ? Action::reduce_complete_from : Action::reduce_from, {0, slices}, rank + 1,
+         0);
+  }
+  for (int level = 0; level < halvings; ++level) {
+    const int partner = fold.rank_at(place ^ (1 << level));
+    read(level + 1 == halvings ? Action::reduce_complete_from : Action::reduce_from,
+         block_of(place, level + 1, halvings), partner, fold.begin(partner) + level);
+  }
+  for (int level = halvings - 1; level >= 0; --level) {
+    const int other = place ^ (1 << level), partner = fold.rank_at(other);
+    read(Action::store_from, block_of(other, level + 1, halvings), partner,
+         fold.begin(partner) + all_done - 1 - level);
+  }
+  return {slices, std::move(steps)};
+}
+
+Schedule reduce_broadcast_all_reduce(int rank, int size) {
+  Steps steps;
+  if (rank > 0) {
+    steps.push_back({Action::store_from, 0, 0, Step::nobody, 1, size - 1});
+  } else {
+    for (int r = 1; r < size; ++r)
+      steps.push_back({r + 1 == size ? Action::reduce_complete_from : Action::reduce_from, 0, r});
+  }
+  return {1, std::move(steps)};
 }
 
 }  // namespace lockstep::comm::schedule

@@ -37,4 +37,7 @@ struct StepKernels {
 
 const StepKernels& step_kernels(DType dtype, ReduceOp op);
 
+// The type that reductions of `dtype` run in.
+DType accumulator_of(DType dtype);
+
 }  // namespace lockstep::comm::ring

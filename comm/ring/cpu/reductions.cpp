@@ -1,6 +1,6 @@
 // all_reduce, reduce and reduce_scatter of RingCommunicator. Whoever reduces an element does so in
 // the order of the ranks, so the bits depend neither on the form nor on where the data lies; only
-// "ring" has an order of its own.
+// "ring" and "halving_doubling" have orders of their own.
 #include <algorithm>
 #include <cstring>
 
@@ -46,13 +46,19 @@ void RingCommunicator::do_all_reduce(const Collective& asked) {
   Collective call = asked;
   const Algorithm algorithm = choose(call);
   call.signature.algorithm = static_cast<std::uint8_t>(algorithm);
-  if (algorithm == Algorithm::one_shot) {
-    one_shot(call);
-  } else if (algorithm == Algorithm::ring) {
-    exchange_.meet(call);
-    pipeline_.all_reduce(call);
-  } else {
-    two_shot(call);
+  switch (algorithm) {
+    case Algorithm::one_shot:
+      return one_shot(call);
+    case Algorithm::ring:
+      exchange_.meet(call);
+      return pipeline_.all_reduce(call);
+    case Algorithm::halving_doubling:
+      return by_peer_steps(call, halving_doubling_);
+    case Algorithm::reduce_broadcast:
+      return by_peer_steps(call, reduce_broadcast_);
+    case Algorithm::two_shot:
+    case Algorithm::choose:  // never what choose() returns
+      return two_shot(call);
   }
 }
 
@@ -114,6 +120,39 @@ void RingCommunicator::share_reduction(const Collective& call, std::span<std::by
       reduce_range(call, exchange_.all_data(), piece.offset, to, piece.offset, piece.bytes);
     }
   }
+}
+
+// In place where peers reach the data and partials need no wider type.
+void RingCommunicator::by_peer_steps(const Collective& call, PeerSteps& steps) {
+  const std::size_t element = base::size_of(call.data.dtype);
+  if (call.data.bytes() <= Staging::capacity ||
+      accumulator_of(call.data.dtype) != call.data.dtype) {
+    staged_by_peer_steps(call, steps, Begun::no);
+  } else if (!exchange_.meet_in_place(call)) {
+    staged_by_peer_steps(call, steps, Begun::met);
+  } else {
+    for_each_chunk(call.data.bytes(), Staging::capacity, [&](ByteRange chunk) {
+      steps.run(call, call.data.dtype, exchange_.all_data(), chunk.offset,
+                static_cast<std::int64_t>(chunk.bytes / element));
+    });
+    exchange_.synchronize(call);
+  }
+}
+
+void RingCommunicator::staged_by_peer_steps(const Collective& call, PeerSteps& steps, Begun begun) {
+  const DType partial = accumulator_of(call.data.dtype);
+  // The average is taken on the way; what is left to do is to round.
+  const StepKernels& kernels = step_kernels(call.data.dtype, ReduceOp::sum);
+  const std::size_t most = Staging::capacity / kernels.accumulator_bytes * kernels.element_bytes;
+  auto* data = static_cast<std::byte*>(call.data.data);
+  for_each_chunk(call.data.bytes(), most, [&](ByteRange chunk) {
+    const std::size_t count = chunk.bytes / kernels.element_bytes;
+    kernels.load(staging_.local(), data + chunk.offset, count);
+    staged_round(call, begun);
+    steps.run(call, partial, staging_.parts(), 0, static_cast<std::int64_t>(count));
+    kernels.finish(data + chunk.offset, staging_.local(), count, size());
+    staging_.turn();
+  });
 }
 
 void RingCommunicator::do_reduce(const Collective& call) {

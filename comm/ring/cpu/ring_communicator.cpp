@@ -20,18 +20,22 @@ namespace lockstep::comm::ring {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Algorithm>, 4> algorithm_names = {{
+constexpr std::array<std::pair<std::string_view, Algorithm>, 6> algorithm_names = {{
     {"auto", Algorithm::choose},
     {"one_shot", Algorithm::one_shot},
     {"two_shot", Algorithm::two_shot},
     {"ring", Algorithm::ring},
+    {"halving_doubling", Algorithm::halving_doubling},
+    {"reduce_broadcast", Algorithm::reduce_broadcast},
 }};
 
 Algorithm algorithm_from_name(std::string_view name) {
   for (const auto& [known, algorithm] : algorithm_names)
     if (known == name) return algorithm;
-  throw ConfigError(
-      fmt::format("comm.algorithm: found \"{}\", expected auto, one_shot, two_shot or ring", name));
+  std::vector<std::string_view> known;
+  for (const auto& [word, algorithm] : algorithm_names) known.push_back(word);
+  throw ConfigError(fmt::format("comm.algorithm: found \"{}\", expected one of {}", name,
+                                fmt::join(known, ", ")));
 }
 
 }  // namespace
@@ -43,8 +47,13 @@ RingCommunicator::RingCommunicator(std::unique_ptr<Group> group, const Communica
       exchange_(*group_, device::Clock::now() + options.timeout),
       staging_(exchange_.allocate(Staging::bytes(), device::Clock::now() + options.timeout)),
       pipeline_(*group_,
-                exchange_.allocate(RingPipeline::bytes(), device::Clock::now() + options.timeout)) {
-}
+                exchange_.allocate(RingPipeline::bytes(), device::Clock::now() + options.timeout)),
+      halving_doubling_(
+          *group_, exchange_.allocate(PeerSteps::bytes(), device::Clock::now() + options.timeout),
+          schedule::halving_doubling_all_reduce),
+      reduce_broadcast_(
+          *group_, exchange_.allocate(PeerSteps::bytes(), device::Clock::now() + options.timeout),
+          schedule::reduce_broadcast_all_reduce) {}
 
 const Capabilities& RingCommunicator::capabilities() const {
   using K = CollectiveKind;

@@ -14,13 +14,21 @@
 #include "comm/memory/group.h"
 #include "comm/ring/cpu/chunks.h"
 #include "comm/ring/cpu/exchange.h"
+#include "comm/ring/cpu/peer_steps.h"
 #include "comm/ring/cpu/reduce_kernels.h"
 #include "comm/ring/cpu/ring_pipeline.h"
 #include "comm/ring/cpu/staging.h"
 
 namespace lockstep::comm::ring {
 
-enum class Algorithm : std::uint8_t { choose, one_shot, two_shot, ring };
+enum class Algorithm : std::uint8_t {
+  choose,
+  one_shot,
+  two_shot,
+  ring,
+  halving_doubling,
+  reduce_broadcast
+};
 
 class RingCommunicator final : public HostCommunicator {
  public:
@@ -51,6 +59,8 @@ class RingCommunicator final : public HostCommunicator {
   void one_shot(const Collective& call);
   void two_shot(const Collective& call);
   void two_shot(const Collective& call, ByteRange chunk);
+  void by_peer_steps(const Collective& call, PeerSteps& steps);
+  void staged_by_peer_steps(const Collective& call, PeerSteps& steps, Begun begun);
   void staged_reduce(const Collective& call, Begun begun);
   void staged_reduce_scatter(const Collective& call, Begun begun);
   void staged_all_gather(const Collective& call, Begun begun);
@@ -79,6 +89,8 @@ class RingCommunicator final : public HostCommunicator {
   Exchange exchange_;
   Staging staging_;
   RingPipeline pipeline_;
+  PeerSteps halving_doubling_;
+  PeerSteps reduce_broadcast_;
   std::vector<const std::byte*> inputs_;  // kept, so that a call allocates nothing
   std::vector<std::byte*> outputs_;
 };

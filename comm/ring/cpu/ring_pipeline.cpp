@@ -23,7 +23,7 @@ RingPipeline::RingPipeline(const Group& group, std::shared_ptr<SymmetricBuffer> 
       memory_(std::move(memory)),
       left_((group.rank() + group.size() - 1) % group.size()),
       right_((group.rank() + 1) % group.size()),
-      steps_(schedule::ring_all_reduce(group.rank(), group.size())) {}
+      steps_(schedule::ring_all_reduce(group.rank(), group.size()).steps) {}
 
 void RingPipeline::all_reduce(const Collective& call) {
   const StepKernels& kernels = step_kernels(call.data.dtype, call.signature.op);
@@ -70,8 +70,8 @@ void RingPipeline::execute(const schedule::Step& step, std::byte* data, std::siz
     case Action::receive_store:
       std::memcpy(data, in, bytes);
       break;
-    case Action::reduce_all_store_all:
-      throw UsageError("a ring has no step that reads from all ranks");
+    default:
+      throw UsageError("a ring has no step that reads a peer's memory");
   }
   if (in) release_piece();
   if (out) send_piece();

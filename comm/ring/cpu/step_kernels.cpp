@@ -49,4 +49,9 @@ const StepKernels& step_kernels(DType dtype, ReduceOp op) {
   });
 }
 
+DType accumulator_of(DType dtype) {
+  return base::visit_dtype(
+      dtype, [](auto tag) { return base::dtype_of<Accumulator<typename decltype(tag)::type>>(); });
+}
+
 }  // namespace lockstep::comm::ring
