@@ -209,10 +209,10 @@ class Benchmark {
                    v = tensor({count});
       kernels_.unary(kernels::Unary::square, v, v);
       const std::string shape = fmt::format("{}", count);
-      bytes("sgd", shape, 3, p.bytes(), [&] { kernels_.sgd_step(p, g, {}, 1, {.lr = 1e-9}); });
+      bytes("sgd", shape, 3, p.bytes(), [&] { kernels_.sgd_step(p, g, {}, {}, {.lr = 1e-9}); });
       bytes("sgd with momentum", shape, 5, p.bytes(),
-            [&] { kernels_.sgd_step(p, g, m, 1, {.lr = 1e-9, .momentum = 0.9}); });
-      bytes("adam", shape, 7, p.bytes(), [&] { kernels_.adam_step(p, g, m, v, 1, {.lr = 1e-9}); });
+            [&] { kernels_.sgd_step(p, g, m, {}, {.lr = 1e-9, .momentum = 0.9}); });
+      bytes("adam", shape, 7, p.bytes(), [&] { kernels_.adam_step(p, g, m, v, {}, {.lr = 1e-9}); });
     }
   }
 

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -29,10 +30,8 @@ enum class Activation : std::uint8_t { none, relu, gelu, tanh, sigmoid };
 struct SgdOptions {
   double lr = 0;
   double momentum = 0;
-  double dampening = 0;
   double weight_decay = 0;
   bool nesterov = false;
-  bool first_step = false;  // the momentum buffer holds nothing yet: it is set, not blended
 };
 
 struct AdamOptions {
@@ -43,6 +42,15 @@ struct AdamOptions {
   double weight_decay = 0;
   bool decoupled = false;  // AdamW: decay multiplies the parameter instead of joining the gradient
   std::int64_t step = 1;   // 1 on the first update; for the bias correction
+};
+
+// How an optimizer step takes its gradient: g = clamp(scale * grad, -limit, limit).
+struct GradientUse {
+  double scale = 1;                                        // clipping by norm, loss scale
+  double limit = std::numeric_limits<double>::infinity();  // clipping by value
+  // int32 [1], may be undefined: set to 1 where an element of grad is not finite, left alone
+  // otherwise. Looking costs nothing where every element is read anyway.
+  Tensor nonfinite = {};
 };
 
 // What a cross-entropy over rows came to: the sum of the losses and how many rows counted.
@@ -125,12 +133,11 @@ class Kernels {
                        std::int64_t first_row, const Tensor& y, bool accumulate) const = 0;
 
   // --- Optimizer steps: one pass over flat ranges of equal length
-  // ----------------------------------- `grad_scale` multiplies the gradient first (clipping, loss
-  // scale).
+  // -----------------------------------
   virtual void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                        double grad_scale, const SgdOptions& options) const = 0;
+                        const GradientUse& use, const SgdOptions& options) const = 0;
   virtual void adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                         const Tensor& second_moment, double grad_scale,
+                         const Tensor& second_moment, const GradientUse& use,
                          const AdamOptions& options) const = 0;
 };
 

@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include "framework/base/error.h"
-#include "framework/kernels/kernels.h"
 #include "framework/optim/optimizer.h"
 
 namespace lockstep::optim {
@@ -9,8 +8,8 @@ namespace {
 
 class AdamOptimizer final : public Optimizer {
  public:
-  AdamOptimizer(nn::ParameterArena& arena, const Adam& options)
-      : Optimizer(arena), options_(options) {
+  AdamOptimizer(nn::ParameterArena& arena, const Adam& options, Shard shard)
+      : Optimizer(arena, std::move(shard)), options_(options) {
     add_state("first_moment");
     add_state("second_moment");
   }
@@ -19,10 +18,10 @@ class AdamOptimizer final : public Optimizer {
 
  private:
   void update(const nn::ParameterArena::Segment& segment, const Range& range,
-              double grad_scale) override {
+              const kernels::GradientUse& use) override {
     kernels::kernels_for(segment.parameters.context())
         .adam_step(range.of(segment.parameters), range.of(segment.gradients), range.of(state()[0]),
-                   range.of(state()[1]), grad_scale,
+                   range.of(state()[1]), use,
                    {.lr = lr(),
                     .beta1 = options_.beta1,
                     .beta2 = options_.beta2,
@@ -43,12 +42,12 @@ void require(bool holds, std::string_view option, double value, std::string_view
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_adam(nn::ParameterArena& arena, const Adam& options) {
+std::unique_ptr<Optimizer> make_adam(nn::ParameterArena& arena, const Adam& options, Shard shard) {
   require(options.beta1 >= 0 && options.beta1 < 1, "beta1", options.beta1, "in [0, 1)");
   require(options.beta2 >= 0 && options.beta2 < 1, "beta2", options.beta2, "in [0, 1)");
   require(options.epsilon > 0, "epsilon", options.epsilon, "> 0");
   require(options.weight_decay >= 0, "weight_decay", options.weight_decay, ">= 0");
-  return std::make_unique<AdamOptimizer>(arena, options);
+  return std::make_unique<AdamOptimizer>(arena, options, std::move(shard));
 }
 
 }  // namespace lockstep::optim

@@ -4,6 +4,9 @@
 // range of parameters has its state at the same range, and a checkpoint can save it by parameter
 // name. How the elements are cut into ranges does not change a bit of the result. Formulae are
 // PyTorch's.
+//
+// An optimizer may serve a shard of the arena only, as one of several ranks that update a slice
+// each: it has state for these elements and no others.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +15,20 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/kernels/kernels.h"
 #include "framework/nn/parameter_arena.h"
 
 namespace lockstep::optim {
+
+// Elements [begin, end) of one segment of an arena.
+struct ElementRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t count() const { return end - begin; }
+};
+// For each segment of an arena ranges that ascend and are disjoint.
+using Shard = std::vector<std::vector<ElementRange>>;
+Shard whole_of(const nn::ParameterArena& arena);
 
 // Used by the rank's own thread; the arena must outlive it.
 class Optimizer {
@@ -27,41 +41,50 @@ class Optimizer {
   // Starts update number `update` (1, 2, ...) with this learning rate; then apply() every range
   // once.
   void begin_update(double lr);
-  // Applies elements [begin, end) of segment `segment`. Gradients are multiplied by `grad_scale`
-  // first. Throws UsageError for a range that is not in the segment, or before any begin_update().
-  void apply(std::size_t segment, std::int64_t begin, std::int64_t end, double grad_scale = 1.0);
-  void apply_all(double grad_scale = 1.0);
+  // Applies elements [begin, end) of segment `segment`. Throws UsageError for a range that is not
+  // in one range of the shard, or before any begin_update().
+  void apply(std::size_t segment, std::int64_t begin, std::int64_t end,
+             const kernels::GradientUse& use = {});
+  void apply_all(const kernels::GradientUse& use = {});  // the shard
 
-  // Named state, each one flat tensor for each segment of the arena ("momentum"; "first_moment",
-  // "second_moment"). Zero at first.
+  // Named state ("momentum"; "first_moment", "second_moment"), each one flat tensor for each
+  // segment of the arena: the elements of the shard, one range after the other. Zero at first.
   struct State {
     std::string name;
     std::vector<Tensor> segments;
   };
   const std::vector<State>& state() const { return state_; }
+  const Shard& shard() const { return shard_; }
   std::int64_t updates() const { return updates_; }               // begun so far
   void set_updates(std::int64_t updates) { updates_ = updates; }  // when resuming
 
  protected:
-  explicit Optimizer(nn::ParameterArena& arena) : arena_(arena) {}
+  // Throws UsageError for a shard that is not of this arena.
+  Optimizer(nn::ParameterArena& arena, Shard shard);
 
-  // A range of one segment, and that range of a flat tensor.
+  // A range of one segment, and that range of a flat tensor or of a state.
   struct Range {
     std::size_t segment;
     std::int64_t begin;
     std::int64_t end;
+    std::int64_t state_begin;
     Tensor of(const Tensor& flat) const { return flat.slice(0, begin, end); }
-    Tensor of(const State& state) const { return of(state.segments[segment]); }
+    Tensor of(const State& state) const {
+      return state.segments[segment].slice(0, state_begin, state_begin + end - begin);
+    }
   };
   // The update itself; `range` is not empty and lies in `segment`.
   virtual void update(const nn::ParameterArena::Segment& segment, const Range& range,
-                      double grad_scale) = 0;
+                      const kernels::GradientUse& use) = 0;
 
   void add_state(const std::string& name);
   double lr() const { return lr_; }
 
  private:
+  Range range_of(std::size_t segment, std::int64_t begin, std::int64_t end) const;
+
   nn::ParameterArena& arena_;
+  Shard shard_;
   std::vector<State> state_;
   double lr_ = 0;
   std::int64_t updates_ = 0;
@@ -86,8 +109,14 @@ struct Adam {
   bool decoupled = false;  // AdamW
 };
 
-// Throw ConfigError for an option out of range.
-std::unique_ptr<Optimizer> make_sgd(nn::ParameterArena& arena, const Sgd& options);
-std::unique_ptr<Optimizer> make_adam(nn::ParameterArena& arena, const Adam& options);
+// Of a shard of the arena, or of all of it. Throw ConfigError for an option out of range.
+std::unique_ptr<Optimizer> make_sgd(nn::ParameterArena& arena, const Sgd& options, Shard shard);
+std::unique_ptr<Optimizer> make_adam(nn::ParameterArena& arena, const Adam& options, Shard shard);
+inline std::unique_ptr<Optimizer> make_sgd(nn::ParameterArena& arena, const Sgd& options) {
+  return make_sgd(arena, options, whole_of(arena));
+}
+inline std::unique_ptr<Optimizer> make_adam(nn::ParameterArena& arena, const Adam& options) {
+  return make_adam(arena, options, whole_of(arena));
+}
 
 }  // namespace lockstep::optim

@@ -1,7 +1,6 @@
 #include <fmt/core.h>
 
 #include "framework/base/error.h"
-#include "framework/kernels/kernels.h"
 #include "framework/optim/optimizer.h"
 
 namespace lockstep::optim {
@@ -9,8 +8,8 @@ namespace {
 
 class SgdOptimizer final : public Optimizer {
  public:
-  SgdOptimizer(nn::ParameterArena& arena, const Sgd& options)
-      : Optimizer(arena), options_(options) {
+  SgdOptimizer(nn::ParameterArena& arena, const Sgd& options, Shard shard)
+      : Optimizer(arena, std::move(shard)), options_(options) {
     if (options.momentum > 0) add_state("momentum");
   }
 
@@ -18,11 +17,11 @@ class SgdOptimizer final : public Optimizer {
 
  private:
   void update(const nn::ParameterArena::Segment& segment, const Range& range,
-              double grad_scale) override {
+              const kernels::GradientUse& use) override {
     // The state starts at zero, so the first update blends like any other: momentum * 0 + gradient.
     const Tensor momentum = state().empty() ? Tensor() : range.of(state().front());
     kernels::kernels_for(segment.parameters.context())
-        .sgd_step(range.of(segment.parameters), range.of(segment.gradients), momentum, grad_scale,
+        .sgd_step(range.of(segment.parameters), range.of(segment.gradients), momentum, use,
                   {.lr = lr(),
                    .momentum = options_.momentum,
                    .weight_decay = options_.weight_decay,
@@ -34,7 +33,7 @@ class SgdOptimizer final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_sgd(nn::ParameterArena& arena, const Sgd& options) {
+std::unique_ptr<Optimizer> make_sgd(nn::ParameterArena& arena, const Sgd& options, Shard shard) {
   if (!(options.momentum >= 0 && options.momentum < 1)) {
     throw ConfigError(fmt::format("sgd: momentum is {}, expected one in [0, 1)", options.momentum));
   }
@@ -45,7 +44,7 @@ std::unique_ptr<Optimizer> make_sgd(nn::ParameterArena& arena, const Sgd& option
   if (options.nesterov && options.momentum == 0) {
     throw ConfigError("sgd: nesterov is on and momentum is 0, expected momentum > 0");
   }
-  return std::make_unique<SgdOptimizer>(arena, options);
+  return std::make_unique<SgdOptimizer>(arena, options, std::move(shard));
 }
 
 }  // namespace lockstep::optim

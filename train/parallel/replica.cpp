@@ -88,7 +88,8 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
       reduction_(make_reduction(communicator, arena_, options)),
       averager_(*reduction_, layouts_of(arena_), plan_of(arena_, options), flat_gradients(arena_),
                 context.compute_stream(), *communication_, options.overlap),
-      options_(options) {
+      options_(options),
+      nonfinite_(Tensor::empty(context, {1}, DType::int32)) {
   for (const auto& segment : arena_.segments())
     reached_.emplace_back(segment.entries.size(), false);
   if (options_.before_all_reduce) options_.before_all_reduce(0);
@@ -117,7 +118,6 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   micro_batches_ = micro_batches;
   micro_batch_ = 0;
   had_rows_ = false;
-  known_finite_ = false;
   exposed_seconds_ = 0;
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
   if (!averaging_) return;
@@ -206,9 +206,8 @@ bool Replica::is_finite(const comm::Bucket& bucket) const {
 bool Replica::gradients_are_finite() {
   if (averaging_) wait_for_all();
   const auto& buckets = averager_.plan().buckets;
-  known_finite_ = std::all_of(buckets.begin(), buckets.end(),
-                              [this](const comm::Bucket& bucket) { return is_finite(bucket); });
-  return known_finite_;
+  return std::all_of(buckets.begin(), buckets.end(),
+                     [this](const comm::Bucket& bucket) { return is_finite(bucket); });
 }
 
 // The averaged gradients are the same bits on every rank, so each computes the norm for itself.
@@ -224,14 +223,14 @@ bool Replica::update(double lr, double gradient_scale) {
   const auto& buckets = averager_.plan().buckets;
   if (!options_.per_bucket || options_.clip_norm) wait_for_all();
   if (options_.clip_norm) gradient_scale *= clip_factor(gradient_scale);
+  kernels::kernels_for(context_).fill(0, nonfinite_);
+  const kernels::GradientUse use = {.scale = gradient_scale, .nonfinite = nonfinite_};
   optimizer_->begin_update(lr);
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     wait_for_bucket(b);
-    // The slice is read now in any case, so that looking at it costs next to nothing.
-    if (!known_finite_ && !is_finite(buckets[b])) return false;
-    optimizer_->apply(buckets[b].segment, buckets[b].begin, buckets[b].end, gradient_scale);
+    optimizer_->apply(buckets[b].segment, buckets[b].begin, buckets[b].end, use);
   }
-  return true;
+  return nonfinite_.item<std::int32_t>() == 0;
 }
 
 double Replica::communication_seconds() const {

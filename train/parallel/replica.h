@@ -116,6 +116,7 @@ class Replica {
   std::unique_ptr<comm::BucketReduction> reduction_;
   comm::GradientAverager averager_;
   ReplicaOptions options_;
+  Tensor nonfinite_;  // raised by the optimizer on a gradient that is not finite
 
   std::vector<std::vector<bool>> reached_;  // by segment and entry, in this update
   bool averaging_ = true;
@@ -123,7 +124,6 @@ class Replica {
   std::int64_t micro_batches_ = 1;
   std::int64_t micro_batch_ = 0;
   bool had_rows_ = false;
-  bool known_finite_ = false;
   double exposed_seconds_ = 0;
   double gradient_norm_ = 0;
 };

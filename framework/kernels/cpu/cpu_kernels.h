@@ -48,9 +48,9 @@ class CpuKernels final : public Kernels {
                const Tensor& y, bool accumulate) const override;
 
   void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                double grad_scale, const SgdOptions& options) const override;
+                const GradientUse& use, const SgdOptions& options) const override;
   void adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                 const Tensor& second_moment, double grad_scale,
+                 const Tensor& second_moment, const GradientUse& use,
                  const AdamOptions& options) const override;
 };
 

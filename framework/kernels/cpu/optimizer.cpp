@@ -1,5 +1,6 @@
 // One pass over the range, each element read and written once. The formulas are those of PyTorch's
 // torch.optim.SGD, Adam and AdamW, computed in the dtype of the parameter.
+#include <atomic>
 #include <cmath>
 #include <string_view>
 
@@ -16,53 +17,67 @@ void require_range(std::string_view kernel, std::string_view operand, const Tens
   require_shape(kernel, operand, tensor, parameter.shape());
 }
 
+// The gradient of a block as a step takes it.
 template <class T>
-struct SgdConstants {
-  SgdConstants(double grad_scale, const SgdOptions& options)
-      : scale(static_cast<T>(grad_scale)),
-        decay(static_cast<T>(options.weight_decay)),
-        lr(static_cast<T>(options.lr)),
-        momentum(static_cast<T>(options.momentum)),
-        blend(static_cast<T>(1 - options.dampening)) {}
-  T scale, decay, lr, momentum, blend;
+class BlockGradient {
+ public:
+  BlockGradient(const T* grad, const GradientUse& use)
+      : grad_(grad), scale_(static_cast<T>(use.scale)), limit_(static_cast<T>(use.limit)) {}
+
+  T operator[](std::int64_t i) const {
+    const T scaled = scale_ * grad_[i];
+    const T below = scaled > limit_ ? limit_ : scaled;
+    return below < -limit_ ? -limit_ : below;
+  }
+  // v - v is 0 for finite values and NaN for the others.
+  int is_bad(std::int64_t i) const { return grad_[i] - grad_[i] != T(0); }
+
+ private:
+  const T* __restrict grad_;
+  T scale_, limit_;
 };
 
-enum class Momentum { none, first_step, heavy_ball };
+template <class T>
+struct SgdConstants {
+  explicit SgdConstants(const SgdOptions& options)
+      : decay(static_cast<T>(options.weight_decay)),
+        lr(static_cast<T>(options.lr)),
+        momentum(static_cast<T>(options.momentum)) {}
+  T decay, lr, momentum;
+};
 
-template <Momentum mode, bool nesterov, class T>
-void sgd_block(std::int64_t n, const SgdConstants<T>& constants, T* __restrict parameter,
-               const T* __restrict grad, T* __restrict buffer) {
-  const auto [scale, decay, lr, momentum, blend] = constants;
+// Returns whether an element of the gradient was not finite.
+template <bool has_momentum, bool nesterov, class T>
+bool sgd_block(std::int64_t n, const SgdConstants<T>& constants, T* __restrict parameter,
+               const BlockGradient<T> grad, T* __restrict buffer) {
+  const auto [decay, lr, momentum] = constants;
+  int bad = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const T p = parameter[i];
-    T step = scale * grad[i] + decay * p;
-    if constexpr (mode != Momentum::none) {
-      const T velocity = mode == Momentum::first_step ? step : momentum * buffer[i] + blend * step;
+    T step = grad[i] + decay * p;
+    bad |= grad.is_bad(i);
+    if constexpr (has_momentum) {
+      const T velocity = momentum * buffer[i] + step;
       buffer[i] = velocity;
       step = nesterov ? step + momentum * velocity : velocity;
     }
     parameter[i] = p - lr * step;
   }
+  return bad != 0;
 }
 
 template <class T>
 auto choose_sgd_block(bool has_momentum, const SgdOptions& options) {
-  if (!has_momentum) return &sgd_block<Momentum::none, false, T>;
-  if (options.first_step) {
-    return options.nesterov ? &sgd_block<Momentum::first_step, true, T>
-                            : &sgd_block<Momentum::first_step, false, T>;
-  }
-  return options.nesterov ? &sgd_block<Momentum::heavy_ball, true, T>
-                          : &sgd_block<Momentum::heavy_ball, false, T>;
+  if (!has_momentum) return &sgd_block<false, false, T>;
+  return options.nesterov ? &sgd_block<true, true, T> : &sgd_block<true, false, T>;
 }
 
 template <class T>
 struct AdamConstants {
-  AdamConstants(double grad_scale, const AdamOptions& options) {
+  explicit AdamConstants(const AdamOptions& options) {
     const auto step = static_cast<double>(options.step);
     const double correction1 = 1 - std::pow(options.beta1, step);
     const double correction2 = 1 - std::pow(options.beta2, step);
-    scale = static_cast<T>(grad_scale);
     decay = static_cast<T>(options.decoupled ? 0 : options.weight_decay);
     keep = static_cast<T>(options.decoupled ? 1 - options.lr * options.weight_decay : 1);
     blend1 = static_cast<T>(1 - options.beta1);
@@ -72,16 +87,19 @@ struct AdamConstants {
     epsilon = static_cast<T>(options.epsilon);
     step_size = static_cast<T>(options.lr / correction1);
   }
-  T scale, decay, keep, blend1, beta2, blend2, inverse_sqrt_correction2, epsilon, step_size;
+  T decay, keep, blend1, beta2, blend2, inverse_sqrt_correction2, epsilon, step_size;
 };
 
 template <class T>
-void adam_block(std::int64_t n, const AdamConstants<T>& constants, T* __restrict parameter,
-                const T* __restrict grad, T* __restrict first_moment, T* __restrict second_moment) {
+bool adam_block(std::int64_t n, const AdamConstants<T>& constants, T* __restrict parameter,
+                const BlockGradient<T> grad, T* __restrict first_moment,
+                T* __restrict second_moment) {
   const AdamConstants<T> c = constants;
+  int bad = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     const T p = parameter[i];
-    const T g = c.scale * grad[i] + c.decay * p;
+    const T g = grad[i] + c.decay * p;
+    bad |= grad.is_bad(i);
     const T m = first_moment[i] + c.blend1 * (g - first_moment[i]);
     const T v = c.beta2 * second_moment[i] + c.blend2 * (g * g);
     first_moment[i] = m;
@@ -89,46 +107,62 @@ void adam_block(std::int64_t n, const AdamConstants<T>& constants, T* __restrict
     parameter[i] =
         c.keep * p - c.step_size * (m / (std::sqrt(v) * c.inverse_sqrt_correction2 + c.epsilon));
   }
+  return bad != 0;
+}
+
+// Calls step(begin, end, gradient) for the blocks of a range; notes where one returned true.
+template <class T, class Step>
+void for_gradient_blocks(std::string_view kernel, const Tensor& parameter, const Tensor& grad,
+                         const GradientUse& use, Step&& step) {
+  if (use.nonfinite.defined()) require_shape(kernel, "nonfinite", use.nonfinite, {1});
+  const T* const g = grad.data<T>();
+  std::atomic<bool> bad{false};
+  for_blocks(parameter.context(), parameter.count(), elements_per_block,
+             [&](std::int64_t begin, std::int64_t end) {
+               if (step(begin, end, BlockGradient<T>(g + begin, use)))
+                 bad.store(true, std::memory_order_relaxed);
+             });
+  if (bad && use.nonfinite.defined()) use.nonfinite.elements<std::int32_t>()[0] = 1;
 }
 
 }  // namespace
 
 void CpuKernels::sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                          double grad_scale, const SgdOptions& options) const {
+                          const GradientUse& use, const SgdOptions& options) const {
   require_contiguous("sgd_step", "parameter", parameter);
   require_range("sgd_step", "grad", grad, parameter);
   if (momentum.defined()) require_range("sgd_step", "momentum", momentum, parameter);
   visit_float("sgd_step", parameter.dtype(), [&]<class T>(base::TypeTag<T>) {
-    const SgdConstants<T> constants(grad_scale, options);
+    const SgdConstants<T> constants(options);
     const auto block = choose_sgd_block<T>(momentum.defined(), options);
     T* const p = parameter.data<T>();
-    const T* const g = grad.data<T>();
     T* const buffer = momentum.defined() ? momentum.data<T>() : nullptr;
-    for_blocks(parameter.context(), parameter.count(), elements_per_block,
-               [&](std::int64_t begin, std::int64_t end) {
-                 block(end - begin, constants, p + begin, g + begin,
+    for_gradient_blocks<T>(
+        "sgd_step", parameter, grad, use,
+        [&](std::int64_t begin, std::int64_t end, const BlockGradient<T>& gradient) {
+          return block(end - begin, constants, p + begin, gradient,
                        buffer ? buffer + begin : nullptr);
-               });
+        });
   });
 }
 
 void CpuKernels::adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                           const Tensor& second_moment, double grad_scale,
+                           const Tensor& second_moment, const GradientUse& use,
                            const AdamOptions& options) const {
   require_contiguous("adam_step", "parameter", parameter);
   require_range("adam_step", "grad", grad, parameter);
   require_range("adam_step", "first_moment", first_moment, parameter);
   require_range("adam_step", "second_moment", second_moment, parameter);
   visit_float("adam_step", parameter.dtype(), [&]<class T>(base::TypeTag<T>) {
-    const AdamConstants<T> constants(grad_scale, options);
+    const AdamConstants<T> constants(options);
     T* const p = parameter.data<T>();
-    const T* const g = grad.data<T>();
     T* const m = first_moment.data<T>();
     T* const v = second_moment.data<T>();
-    for_blocks(parameter.context(), parameter.count(), elements_per_block,
-               [&](std::int64_t begin, std::int64_t end) {
-                 adam_block(end - begin, constants, p + begin, g + begin, m + begin, v + begin);
-               });
+    for_gradient_blocks<T>(
+        "adam_step", parameter, grad, use,
+        [&](std::int64_t begin, std::int64_t end, const BlockGradient<T>& gradient) {
+          return adam_block(end - begin, constants, p + begin, gradient, m + begin, v + begin);
+        });
   });
 }
 

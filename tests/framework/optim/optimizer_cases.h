@@ -15,16 +15,27 @@ namespace lockstep::optim {
 
 struct Case {
   const char* name;
-  std::function<std::unique_ptr<Optimizer>(nn::ParameterArena&)> make;
+  std::function<std::unique_ptr<Optimizer>(nn::ParameterArena&, const Shard&)> make_shard;
   const reference::Trajectory* trajectory;
+  std::unique_ptr<Optimizer> make(nn::ParameterArena& arena) const {
+    return make_shard(arena, whole_of(arena));
+  }
 };
 
 inline Case sgd(const char* name, const Sgd& options, const reference::Trajectory& trajectory) {
-  return {name, [=](nn::ParameterArena& arena) { return make_sgd(arena, options); }, &trajectory};
+  return {name,
+          [=](nn::ParameterArena& arena, const Shard& shard) {
+            return make_sgd(arena, options, shard);
+          },
+          &trajectory};
 }
 
 inline Case adam(const char* name, const Adam& options, const reference::Trajectory& trajectory) {
-  return {name, [=](nn::ParameterArena& arena) { return make_adam(arena, options); }, &trajectory};
+  return {name,
+          [=](nn::ParameterArena& arena, const Shard& shard) {
+            return make_adam(arena, options, shard);
+          },
+          &trajectory};
 }
 
 // The options are those of reference.py.

@@ -45,7 +45,7 @@ TEST_P(TrajectoryTest, FollowsTheReference) {
     std::ranges::transform(reference::gradients[step], gradients.begin(),
                            [](double gradient) { return 4 * gradient; });
     optimizer->begin_update(reference::rates[step]);
-    optimizer->apply_all(0.25);
+    optimizer->apply_all({.scale = 0.25});
     for (std::size_t i = 0; i < reference::count; ++i) {
       const double expected = (*GetParam().trajectory)[step][i];
       // A few roundings in each step; values stay below about 100.
@@ -116,6 +116,18 @@ TEST_F(OptimizerTest, BadRangesAreErrors) {
   EXPECT_THROW(optimizer->apply(0, 0, 33), UsageError);
   EXPECT_NO_THROW(optimizer->apply(0, 0, 32));
   EXPECT_NO_THROW(optimizer->apply(0, 32, 32));
+}
+
+TEST_F(OptimizerTest, BadShardsAreErrors) {
+  add("a", {5}, DType::float32);
+  ParameterArena arena(*context_, model_, {});
+  const std::int64_t count = arena.segments()[0].parameters.count();
+  EXPECT_THROW(make_sgd(arena, {}, {}), UsageError);
+  EXPECT_THROW(make_sgd(arena, {}, {{{0, count + 1}}}), UsageError);
+  EXPECT_THROW(make_sgd(arena, {}, {{{0, 4}, {3, 5}}}), UsageError);
+  EXPECT_THROW(make_sgd(arena, {}, {{{-1, 4}}}), UsageError);
+  EXPECT_THROW(make_sgd(arena, {}, {{{4, 2}}}), UsageError);
+  EXPECT_NO_THROW(make_sgd(arena, {}, {{{0, 2}, {2, 2}, {5, count}}}));
 }
 
 TEST_F(OptimizerTest, BadOptionsAreErrors) {

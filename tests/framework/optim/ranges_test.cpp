@@ -75,7 +75,7 @@ TEST_P(RangesTest, CutsAndTheirOrderDoNotChangeABit) {
     draw_gradients(*whole, step);
     draw_gradients(*cut, step);
     whole->optimizer->begin_update(0.1);
-    whole->optimizer->apply_all(0.7);
+    whole->optimizer->apply_all({.scale = 0.7});
     cut->optimizer->begin_update(0.1);
     for (std::size_t s = 0; s < cut->arena->segments().size(); ++s) {
       const std::int64_t count = cut->arena->segments()[s].parameters.count();
@@ -87,10 +87,51 @@ TEST_P(RangesTest, CutsAndTheirOrderDoNotChangeABit) {
       std::vector<std::size_t> order(borders.size() - 1);
       for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
       std::ranges::shuffle(order, random);
-      for (const std::size_t i : order) cut->optimizer->apply(s, borders[i], borders[i + 1], 0.7);
+      for (const std::size_t i : order)
+        cut->optimizer->apply(s, borders[i], borders[i + 1], {.scale = 0.7});
     }
     expect_same_bits(*whole, *cut);
   }
+}
+
+// Several optimizers, each with the state of its shard alone, do what one does.
+TEST_P(RangesTest, ShardsDoNotChangeABit) {
+  constexpr std::int64_t pieces = 7;
+  constexpr std::size_t ranks = 3;
+  const auto whole = make_run(*context_);
+  const auto cut = make_run(*context_);
+  std::vector<Shard> shards(ranks, Shard(cut->arena->segments().size()));
+  for (std::size_t s = 0; s < cut->arena->segments().size(); ++s) {
+    const std::int64_t count = cut->arena->segments()[s].parameters.count();
+    for (std::int64_t i = 0; i < pieces; ++i)
+      shards[static_cast<std::size_t>(i) % ranks][s].push_back(
+          {count * i / pieces, count * (i + 1) / pieces});
+  }
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+  for (const Shard& shard : shards) optimizers.push_back(GetParam().make_shard(*cut->arena, shard));
+  for (std::uint64_t step = 0; step < 4; ++step) {
+    draw_gradients(*whole, step);
+    draw_gradients(*cut, step);
+    whole->optimizer->begin_update(0.1);
+    whole->optimizer->apply_all({.scale = 0.7});
+    for (const auto& optimizer : optimizers) {
+      optimizer->begin_update(0.1);
+      optimizer->apply_all({.scale = 0.7});
+    }
+    for (std::size_t s = 0; s < cut->arena->segments().size(); ++s)
+      expect_same_bits(whole->arena->segments()[s].parameters,
+                       cut->arena->segments()[s].parameters);
+  }
+  for (std::size_t i = 0; i < whole->optimizer->state().size(); ++i)
+    for (std::size_t s = 0; s < cut->arena->segments().size(); ++s) {
+      std::int64_t elements = 0;
+      for (const auto& optimizer : optimizers)
+        elements += optimizer->state()[i].segments[s].count();
+      EXPECT_EQ(elements, cut->arena->segments()[s].parameters.count());
+    }
+  const ElementRange first = shards[0][0].front();
+  EXPECT_THROW(optimizers[1]->apply(0, first.begin, first.end), UsageError);
+  EXPECT_THROW(optimizers[0]->apply(0, first.begin, first.end + 1), UsageError);
 }
 
 TEST_P(RangesTest, ThreadsDoNotChangeABit) {
