@@ -40,9 +40,10 @@ class Engine final : private InputGradients {
   struct Target {
     Variable leaf;
     std::shared_ptr<Node> node;
-    Tensor gradient;        // of the node's output, so far
-    std::int64_t uses = 0;  // contributions that are still to come
-    bool written = false;   // this backward has written the leaf's gradient
+    Tensor gradient;             // of the node's output, so far
+    std::int64_t uses = 0;       // contributions that are still to come
+    bool written = false;        // this backward has written the leaf's gradient
+    std::int64_t announced = 0;  // leading elements of the leaf's gradient
   };
 
   static const void* identity(const Node::Edge& edge) {
@@ -53,11 +54,13 @@ class Engine final : private InputGradients {
   std::size_t target_of(const Node::Edge& edge);
   void run_node(Target& target);
   void complete_use(Target& target);
+  void announce(Target& target, std::int64_t end);
 
   // InputGradients of the node that runs.
   bool wanted(std::size_t i) const override { return inputs_.at(i).target != nullptr; }
   GradientSlot slot(std::size_t i) override;
   void give(std::size_t i, const Tensor& gradient) override;
+  void finished(std::size_t i, std::int64_t end) override;
 
   Target& begin_contribution(std::size_t i);
   GradientSlot leaf_slot(Target& target) const;
@@ -157,9 +160,14 @@ void Engine::run_node(Target& target) {
 }
 
 void Engine::complete_use(Target& target) {
-  if (--target.uses == 0 && target.leaf.defined() && options_.on_gradient_ready) {
-    options_.on_gradient_ready(target.leaf, 0, target.leaf.value().count());
-  }
+  if (--target.uses == 0 && target.leaf.defined()) announce(target, target.leaf.value().count());
+}
+
+void Engine::announce(Target& target, std::int64_t end) {
+  // A leaf without elements is announced, too: once.
+  const std::int64_t begin = std::exchange(target.announced, end);
+  if ((begin < end || end == 0) && options_.on_gradient_ready)
+    options_.on_gradient_ready(target.leaf, begin, end);
 }
 
 Engine::Target& Engine::begin_contribution(std::size_t i) {
@@ -187,6 +195,23 @@ void Engine::give(std::size_t i, const Tensor& gradient) {
                             described(shape, dtype)));
   }
   add(target, gradient);
+}
+
+void Engine::finished(std::size_t i, std::int64_t end) {
+  const Input& input = inputs_.at(i);
+  if (input.target == nullptr || !input.contributed) {
+    throw Error(fmt::format("backward of '{}' finished the gradient of input {}, which {}",
+                            running_->op(), i,
+                            input.target == nullptr ? "wants none" : "it has not begun"));
+  }
+  Target& target = *input.target;
+  if (!target.leaf.defined() || target.uses > 1) return;  // others still add to it
+  if (end <= target.announced || end > target.leaf.shape().count()) {
+    throw Error(fmt::format(
+        "backward of '{}' finished {} elements of the gradient of input {} after {} of {}",
+        running_->op(), end, i, target.announced, target.leaf.shape().count()));
+  }
+  announce(target, end);
 }
 
 GradientSlot Engine::leaf_slot(Target& target) const {

@@ -36,6 +36,9 @@ class InputGradients {
   // Instead of slot(): a finished tensor of the input's shape that the op will not write to
   // afterwards (a view of the incoming gradient will do). Adopted without a copy where possible.
   virtual void give(std::size_t i, const Tensor& gradient) = 0;
+  // Optional, after slot(i): the op has written elements [0, end) of that slot for good, so that
+  // they need not wait for the rest of its backward. `end` grows from call to call.
+  virtual void finished(std::size_t i, std::int64_t end) = 0;
 };
 
 class Node {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "framework/autograd/node.h"
 
 namespace lockstep::autograd {
@@ -10,6 +12,7 @@ struct Variable::State {
   Tensor value;
   Tensor grad;
   std::shared_ptr<Node> producer;  // null for a leaf
+  std::function<void()> arrival;   // of a leaf's contents; empty when they are here
   std::string name;
   bool requires_grad = false;
 };
@@ -64,7 +67,18 @@ Variable::State& Variable::leaf_state(const char* what) const {
 }
 
 const Tensor& Variable::value() const {
-  return state().value;
+  State& variable = state();
+  if (variable.arrival) std::exchange(variable.arrival, nullptr)();
+  return variable.value;
+}
+const Shape& Variable::shape() const {
+  return state().value.shape();
+}
+DType Variable::dtype() const {
+  return state().value.dtype();
+}
+Context& Variable::context() const {
+  return state().value.context();
 }
 bool Variable::requires_grad() const {
   return state().requires_grad;
@@ -98,6 +112,10 @@ void Variable::set_value(Tensor value) {
   State& leaf = leaf_state("set_value");
   require_same_kind("value", leaf.name, leaf.value, value);
   leaf.value = std::move(value);
+}
+
+void Variable::set_arrival(std::function<void()> arrive) {
+  leaf_state("set_arrival").arrival = std::move(arrive);
 }
 
 void Variable::set_requires_grad(bool requires_grad) {

@@ -4,6 +4,7 @@
 // leaf-only members called on the result of an op, a value or gradient of another shape or dtype.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,9 +23,9 @@ class Variable {
 
   bool defined() const { return state_ != nullptr; }
   const Tensor& value() const;
-  const Shape& shape() const { return value().shape(); }
-  DType dtype() const { return value().dtype(); }
-  Context& context() const { return value().context(); }
+  const Shape& shape() const;
+  DType dtype() const;
+  Context& context() const;
   bool requires_grad() const;
   bool is_leaf() const;
   const std::string& name() const;
@@ -38,6 +39,9 @@ class Variable {
   // Moves a leaf's value to other memory of the same shape and dtype; the contents are the caller's
   // affair.
   void set_value(Tensor value);
+  // Of a leaf whose contents are still on their way: `arrive` runs once, before value() is read
+  // next. It returns when work enqueued on the compute stream afterwards may read them.
+  void set_arrival(std::function<void()> arrive);
   void set_requires_grad(bool requires_grad);  // freezing; leaves only
 
   // The same values, cut off from the graph.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "framework/ops/operands.h"
 
 namespace lockstep::ops {
@@ -12,6 +14,15 @@ using autograd::InputGradients;
 namespace {
 
 constexpr std::size_t x_index = 0, weight_index = 1, bias_index = 2;
+
+// About 1 MiB, a fraction of a bucket, in whole tiles of the matrix product.
+std::int64_t rows_per_block(std::int64_t columns, DType dtype) {
+  constexpr std::int64_t block_bytes = 1 << 20, tile_rows = 256;
+  const auto row_bytes =
+      std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(base::size_of(dtype)));
+  return tile_rows *
+         std::max<std::int64_t>(1, (block_bytes / row_bytes + tile_rows / 2) / tile_rows);
+}
 
 // What the backward reads; rows are x's leading axes flattened.
 struct Saved {
@@ -29,12 +40,12 @@ class LinearNode final : public autograd::Node {
         has_bias_(inputs.size() > bias_index),
         saved_(std::move(saved)) {}
 
-  // Parameters first: their gradients can travel while the input's is computed.
+  // Parameters first, announced as they are finished: their gradients can travel while the input's
+  // is computed.
   void backward(const Tensor& grad_output, InputGradients& gradients) override {
     const Tensor grad_pre = activation_backward(grad_output, gradients);
     if (gradients.wanted(weight_index)) {
-      const GradientSlot slot = gradients.slot(weight_index);
-      kernels_of(grad_pre).matmul(grad_pre.transpose(0, 1), saved_.x, slot.tensor, slot.accumulate);
+      weight_backward(grad_pre, gradients);
     }
     saved_.x = saved_.pre = saved_.y = {};
     if (gradients.wanted(x_index)) {
@@ -46,6 +57,21 @@ class LinearNode final : public autograd::Node {
   void release() override { saved_ = {}; }
 
  private:
+  // In blocks of rows, so that a large weight does not become one long wait for communication. A
+  // row's bits do not depend on its block.
+  void weight_backward(const Tensor& grad_pre, InputGradients& gradients) const {
+    const GradientSlot slot = gradients.slot(weight_index);
+    const std::int64_t rows = slot.tensor.shape()[0], columns = slot.tensor.shape()[1];
+    const std::int64_t block = rows_per_block(columns, slot.tensor.dtype());
+    const Tensor rows_of_grad = grad_pre.transpose(0, 1);
+    for (std::int64_t begin = 0; begin < rows; begin += block) {
+      const std::int64_t end = std::min(rows, begin + block);
+      kernels_of(grad_pre).matmul(rows_of_grad.slice(0, begin, end), saved_.x,
+                                  slot.tensor.slice(0, begin, end), slot.accumulate);
+      if (columns > 0) gradients.finished(weight_index, end * columns);
+    }
+  }
+
   // The gradient before the activation, as rows; writes the bias's on the way.
   Tensor activation_backward(const Tensor& grad_output, InputGradients& gradients) const {
     const GradientSlot bias =
@@ -53,13 +79,20 @@ class LinearNode final : public autograd::Node {
     if (activation_ == Activation::none) {
       const Tensor grad = as_rows(contiguous(grad_output));
       if (bias.tensor.defined()) kernels_of(grad).sum_to(1.0, grad, bias.tensor, bias.accumulate);
+      finish_bias(bias, gradients);
       return grad;
     }
     const Tensor grad_pre = as_rows(scratch_for(grad_output));
     kernels_of(grad_pre).bias_activation_backward(activation_, saved_.pre, saved_.y,
                                                   as_rows(contiguous(grad_output)), grad_pre,
                                                   bias.tensor, bias.accumulate);
+    finish_bias(bias, gradients);
     return grad_pre;
+  }
+
+  static void finish_bias(const GradientSlot& bias, InputGradients& gradients) {
+    if (bias.tensor.defined() && bias.tensor.count() > 0)
+      gradients.finished(bias_index, bias.tensor.count());
   }
 
   Activation activation_;

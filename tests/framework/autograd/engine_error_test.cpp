@@ -37,6 +37,10 @@ TEST_F(EngineErrors, OpsThatBreakTheirContractAreNamed) {
   expect_error<Error>([&] { run(Hand::unwanted); }, {"'broken'", "input 1", "wants none"});
   expect_error<Error>([&] { run(Hand::wrong_shape); }, {"'broken'", "[7, 7]", "[1]"});
   expect_error<Error>([&] { run(Hand::wrong_dtype); }, {"'broken'", "float64", "float32"});
+  expect_error<Error>([&] { run(Hand::finished_twice); },
+                      {"'broken'", "1 elements", "after 1 of 1"});
+  expect_error<Error>([&] { run(Hand::finished_too_much); }, {"'broken'", "2 elements", "0 of 1"});
+  expect_error<Error>([&] { run(Hand::finished_unbegun); }, {"'broken'", "not begun"});
 }
 
 TEST_F(EngineErrors, AFailureFreesTheGraphAndHarmsNothingElse) {

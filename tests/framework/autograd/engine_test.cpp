@@ -34,6 +34,19 @@ TEST_F(EngineTest, ATiedLeafIsAnnouncedOnceAfterItsLastContribution) {
   EXPECT_EQ(gradient(tied), 3);
 }
 
+// An op announces what it has finished while it still runs, unless others are still to add to it.
+TEST_F(EngineTest, WhatAnOpFinishesEarlyIsAnnouncedEarly) {
+  const ProbeOptions early{.hand = Hand::early, .events = &events};
+  const Variable once = leaf("once"), twice = leaf("twice"), doubled = leaf("doubled");
+  const Variable h = probe("first", {twice, doubled, doubled, once}, early);
+  backward(probe("second", {h, twice}, early), announcing());
+  EXPECT_THAT(events, ElementsAre("run second", "end second", "run first", "ready twice",
+                                  "ready once", "end first", "ready doubled", "drop second"));
+  EXPECT_EQ(gradient(twice), 2);
+  EXPECT_EQ(gradient(doubled), 2);
+  EXPECT_EQ(gradient(once), 1);
+}
+
 TEST_F(EngineTest, ADiamondWaitsForBothSides) {
   const ProbeOptions log{.events = &events};
   const Variable x = leaf("x");

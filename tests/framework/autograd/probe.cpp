@@ -43,6 +43,18 @@ class ProbeNode final : public Node {
         return gradients.give(i, gradient);
       case Hand::mixed:
         return i % 2 == 0 ? write() : gradients.give(i, gradient);
+      case Hand::early:
+        write();
+        return gradients.finished(i, gradient.count());
+      case Hand::finished_twice:
+        write();
+        gradients.finished(i, 1);
+        return gradients.finished(i, 1);
+      case Hand::finished_too_much:
+        write();
+        return gradients.finished(i, gradient.count() + 1);
+      case Hand::finished_unbegun:
+        return gradients.finished(i, 1);
       case Hand::nothing:
         return;
       case Hand::twice:

@@ -16,11 +16,15 @@ enum class Hand {
   write,    // through slot()
   give,     // the incoming gradient itself
   mixed,    // slot() and give() in turn
+  early,    // through slot(), finished before the probe returns
   nothing,  // the faults
   twice,
   unwanted,
   wrong_shape,
   wrong_dtype,
+  finished_twice,
+  finished_too_much,
+  finished_unbegun,
   raise,
 };
 

@@ -45,6 +45,25 @@ TEST_F(VariableTest, ValuesMoveToMemoryOfTheSameKindOnly) {
   expect_error<UsageError>([&] { w.set_value({}); }, {"value of 'w'", "undefined"});
 }
 
+TEST_F(VariableTest, AValueOnItsWayIsWaitedForWhenItIsRead) {
+  Variable x = leaf("x");
+  int arrivals = 0;
+  x.set_arrival([&] {
+    ++arrivals;
+    x.value().elements<float>()[0] = 5;  // whoever waits may read
+  });
+  EXPECT_EQ(x.shape(), Shape{1});
+  EXPECT_EQ(x.dtype(), DType::float32);
+  EXPECT_EQ(&x.context(), &context);
+  EXPECT_EQ(arrivals, 0);
+  const Variable y = probe("op", {x});
+  EXPECT_EQ(y.value().item<float>(), 5);
+  EXPECT_EQ(x.value().item<float>(), 5);
+  EXPECT_EQ(arrivals, 1);
+  Variable result = y;
+  expect_error<UsageError>([&] { result.set_arrival([] {}); }, {"set_arrival", "'op'"});
+}
+
 TEST_F(VariableTest, OnlyFloatingPointCanRequireAGradient) {
   const Tensor labels = Tensor::empty(context, {2}, DType::int64);
   Variable constant(labels, false, "labels");

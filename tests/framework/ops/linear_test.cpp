@@ -61,6 +61,63 @@ TEST_F(Linear, NoRowsGiveZeroGradients) {
 
 // The incoming gradient of a sum feeds both branches; an activation's backward must not write on
 // it.
+// A large weight's gradient becomes final in blocks of rows, while the rest is still computed.
+TEST_F(Linear, LargeWeightsAreAnnouncedInBlocksOfRows) {
+  constexpr std::int64_t out = 1000, in = 300, rows = 3;
+  const Variable x(random.uniform({rows, in}), true), weight(random.uniform({out, in}), true),
+      bias(random.uniform({out}), true);
+  std::vector<std::int64_t> borders = {0};
+  autograd::BackwardOptions options;
+  options.on_gradient_ready = [&](const Variable& leaf, std::int64_t begin, std::int64_t end) {
+    if (leaf.same_as(weight)) {
+      EXPECT_EQ(begin, borders.back());
+      EXPECT_EQ(end % in, 0);
+      // Of the rest nothing is written yet: it holds what the test put there.
+      if (end < out * in) {
+        EXPECT_EQ(weight.grad().elements<double>()[static_cast<std::size_t>(end)], 7);
+      }
+      EXPECT_FALSE(x.grad().defined());
+      borders.push_back(end);
+    }
+  };
+  Variable parameter = weight;
+  parameter.set_grad(Tensor::empty(context, {out, in}, DType::float64));
+  kernels::cpu_kernels().fill(7, weight.grad());
+  const Variable y = linear(x, weight, bias);
+  autograd::backward(sum(multiply(y, y)), options);
+  EXPECT_EQ(borders.back(), out * in);
+  EXPECT_GT(borders.size(), 2u);
+  // The bits are those of one product.
+  const Tensor grad = Tensor::empty(context, {rows, out}, DType::float64),
+               expected = Tensor::empty(context, {out, in}, DType::float64);
+  kernels::cpu_kernels().axpby(2, y.value(), 0, grad);
+  kernels::cpu_kernels().matmul(grad.transpose(0, 1), x.value(), expected, false);
+  EXPECT_EQ(values(weight.grad()), values(expected));
+}
+
+// A weight that is used twice is announced when the second use has added to it.
+TEST_F(Linear, TiedLargeWeightsAreAnnouncedAtTheLastUse) {
+  constexpr std::int64_t width = 600;
+  const Variable weight(random.uniform({width, width}), true);
+  std::int64_t announced = 0;
+  autograd::BackwardOptions options;
+  options.on_gradient_ready = [&](const Variable&, std::int64_t begin, std::int64_t end) {
+    EXPECT_EQ(begin, announced);
+    announced = end;
+  };
+  const Variable x(random.uniform({1, width}));
+  autograd::backward(sum(linear(linear(x, weight, {}), weight, {})), options);
+  EXPECT_EQ(announced, width * width);
+  const auto whole = values(weight.grad());
+  options.accumulate = true;
+  announced = 0;
+  autograd::backward(sum(linear(linear(x, weight, {}), weight, {})), options);
+  EXPECT_EQ(announced, width * width);
+  const auto doubled = values(weight.grad());
+  for (std::size_t i = 0; i < whole.size(); ++i)
+    ASSERT_NEAR(doubled[i], 2 * whole[i], 1e-9 * std::abs(whole[i]));
+}
+
 TEST_F(Linear, ASharedGradientIsNotOverwritten) {
   for (const Activation activation : activations) {
     expect_gradients(

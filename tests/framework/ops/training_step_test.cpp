@@ -40,8 +40,8 @@ TEST_F(TrainingStep, GradientsBecomeFinalFromTheLastLayerToTheFirst) {
     ready.push_back(leaf.name());
   };
   autograd::backward(loss(x, targets), options);
-  EXPECT_THAT(ready, testing::ElementsAre("layer2.w", "layer2.b", "layer1.w", "layer1.b",
-                                          "layer0.w", "layer0.b"));
+  EXPECT_THAT(ready, testing::ElementsAre("layer2.b", "layer2.w", "layer1.b", "layer1.w",
+                                          "layer0.b", "layer0.w"));
 }
 
 TEST_F(TrainingStep, ASteadyStepAsksTheSourceForNothing) {
