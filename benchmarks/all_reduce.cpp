@@ -227,7 +227,8 @@ std::unique_ptr<comm::Communicator> make_communicator(const Arguments& arguments
              .size = worker.world_size(),
              .device = {},
              .store = worker.store(),
-             .join = [&] { return worker.join("all_reduce", start_timeout); },
+             .join = [&](const std::string& name, int rank,
+                         int size) { return worker.join(name, rank, size, start_timeout); },
              .prefix = "comm",
              .interface = std::nullopt,
              .start_timeout = start_timeout},
@@ -265,7 +266,7 @@ int run(int argc, char** argv) {
   options.settings[key] = words;
   try {
     std::optional<comm::MpiJob> job;  // outlives the ranks
-    if (backend_of(arguments) == "mpi") {
+    if (comm::find_backend(backend_of(arguments)).takes_mpi_seats) {
       job.emplace(arguments.ranks, "", std::chrono::seconds(30));
       options.settings[comm::mpi_seats_key] = job->seats();
     }

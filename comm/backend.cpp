@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "comm/gloo/gloo.h"
+#include "comm/hierarchical/hierarchical_transport.h"
+#include "comm/hierarchical/host_map.h"
+#include "comm/message/message_communicator.h"
 #include "comm/mpi/mpi.h"
 #include "comm/mpi/seats.h"
 #include "comm/nccl/nccl.h"
@@ -22,6 +25,29 @@ std::string nothing_missing() {
   return {};
 }
 
+// Joins the ranks of each host; `across` connects all.
+std::unique_ptr<Transport> connect_hierarchical(const BackendPlace& place,
+                                                std::chrono::milliseconds timeout,
+                                                std::unique_ptr<Transport> across) {
+  const std::string host = place.host.empty() ? this_host() : place.host;
+  HostMap hosts =
+      exchange_hosts(place.store, place.prefix, place.rank, place.size, host, place.start_timeout);
+  const int own = hosts.host_of(place.rank);
+  const int mates = static_cast<int>(hosts.ranks_of(own).size());
+  try {
+    auto inside = make_ring_communicator(
+        place.join(fmt::format("host{}", own), hosts.place_of(place.rank), mates),
+        {.timeout = timeout});
+    return std::make_unique<HierarchicalTransport>(std::move(across), std::move(inside),
+                                                   std::move(hosts), place.store, place.prefix,
+                                                   device::Clock::now() + place.start_timeout);
+  } catch (const TransportError& error) {
+    throw StartupError(error.what());
+  } catch (const RankError& error) {
+    throw StartupError(error.what());
+  }
+}
+
 Backend ring() {
   return {.name = "ring",
           .summary = "the project's own, for ranks of one host",
@@ -30,7 +56,7 @@ Backend ring() {
           .devices = {DeviceKind::cpu},
           .missing = nothing_missing,
           .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
-            return make_ring_communicator(place.join(), options);
+            return make_ring_communicator(place.join("ring", place.rank, place.size), options);
           }};
 }
 
@@ -53,41 +79,65 @@ Backend nccl() {
           }};
 }
 
+// `backend` with what makes a communicator of its connections.
+Backend passing_messages(Backend backend) {
+  backend.make = [connect = backend.connect](const BackendPlace& place,
+                                             const CommunicatorOptions& options) {
+    return std::make_unique<MessageCommunicator>(connect(place, options), place.store, place.prefix,
+                                                 options, place.start_timeout);
+  };
+  return backend;
+}
+
 Backend gloo() {
-  return {.name = "gloo",
-          .summary = "over TCP",
-          .algorithms = {"auto", "ring", "bcube"},
-          .devices = {DeviceKind::cpu},
-          .built_in = has_gloo(),
-          .missing = nothing_missing,
-          .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
-            return make_gloo_communicator(place.store,
-                                          {.rank = place.rank,
-                                           .size = place.size,
-                                           .prefix = place.prefix,
-                                           .interface = place.interface,
-                                           .start_timeout = place.start_timeout},
-                                          options);
-          }};
+  return passing_messages(
+      {.name = "gloo",
+       .summary = "over TCP",
+       .algorithms = {"auto", "ring", "bcube"},
+       .devices = {DeviceKind::cpu},
+       .built_in = has_gloo(),
+       .missing = nothing_missing,
+       .make = nullptr,
+       .connect = [](const BackendPlace& place, const CommunicatorOptions& options) {
+         return connect_gloo(place.store,
+                             {.rank = place.rank,
+                              .size = place.size,
+                              .prefix = place.prefix,
+                              .interface = place.interface,
+                              .start_timeout = place.start_timeout},
+                             options.algorithm);
+       }});
 }
 
 Backend mpi() {
-  return {.name = "mpi",
-          .summary = "whatever MPI is installed",
-          .algorithms = {"auto"},
-          .devices = {DeviceKind::cpu},
-          .ranks_can_be_threads = false,
-          .built_in = has_mpi_module(),
-          .missing = [] { return has_mpirun() ? "" : "there is no mpirun in PATH"; },
-          .make =
-              [](const BackendPlace& place, const CommunicatorOptions& options) {
-                return make_mpi_communicator(place.store,
-                                             {.rank = place.rank,
-                                              .size = place.size,
-                                              .prefix = place.prefix,
-                                              .start_timeout = place.start_timeout},
-                                             options);
-              }};
+  return passing_messages(
+      {.name = "mpi",
+       .summary = "whatever MPI is installed",
+       .algorithms = {"auto"},
+       .devices = {DeviceKind::cpu},
+       .ranks_can_be_threads = false,
+       .takes_mpi_seats = true,
+       .built_in = has_mpi_module(),
+       .missing = [] { return has_mpirun() ? "" : "there is no mpirun in PATH"; },
+       .make = nullptr,
+       .connect =
+           [](const BackendPlace& place, const CommunicatorOptions&) {
+             return connect_mpi(
+                 place.store,
+                 {.rank = place.rank, .size = place.size, .start_timeout = place.start_timeout});
+           }});
+}
+
+// The own ring inside each host, `across` between hosts.
+Backend hierarchical(const Backend& across) {
+  Backend backend = across;
+  backend.name = "ring+" + across.name;
+  backend.summary = fmt::format("ring inside each host, {} between hosts", across.name);
+  backend.connect = [connect = across.connect](const BackendPlace& place,
+                                               const CommunicatorOptions& options) {
+    return connect_hierarchical(place, options.timeout, connect(place, options));
+  };
+  return passing_messages(std::move(backend));
 }
 
 std::string list_of_built_in() {
@@ -125,7 +175,8 @@ void check_choice(const Backend& backend, const BackendWish& wish) {
 }  // namespace
 
 std::span<const Backend> backends() {
-  static const std::vector<Backend> all = {ring(), nccl(), gloo(), mpi()};
+  static const std::vector<Backend> all = {
+      ring(), nccl(), gloo(), mpi(), hierarchical(gloo()), hierarchical(mpi())};
   return all;
 }
 

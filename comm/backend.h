@@ -14,6 +14,7 @@
 
 #include "comm/communicator.h"
 #include "comm/memory/group.h"
+#include "comm/message/transport.h"
 #include "comm/store/store.h"
 
 namespace lockstep::comm {
@@ -24,11 +25,13 @@ struct BackendPlace {
   int size = 1;
   Device device;
   Store& store;  // outlives the communicator
-  std::function<std::unique_ptr<Group>()>
-      join;                              // the ranks as a group that shares memory; collective
+  // Ranks of one host as a group that shares memory, in which this one is `rank` of `size`;
+  // collective over them. Each name once.
+  std::function<std::unique_ptr<Group>(const std::string& name, int rank, int size)> join;
   std::string prefix;                    // of keys in the store: of this job and attempt
   std::optional<std::string> interface;  // none: the loopback
   std::chrono::milliseconds start_timeout{60'000};
+  std::string host = {};  // ranks of the same share memory; empty: the one that this process is on
 };
 
 struct Backend {
@@ -37,12 +40,16 @@ struct Backend {
   std::vector<std::string> algorithms;  // of all_reduce, "auto" first
   std::vector<DeviceKind> devices;
   bool ranks_can_be_threads = true;
+  bool takes_mpi_seats = false;  // its ranks are those of an MPI job, see comm/mpi/seats.h
   bool built_in = true;
   // What is missing on this machine; empty where it should work.
   std::function<std::string()> missing;
   // Collective. StartupError, ConfigError.
   std::function<std::unique_ptr<Communicator>(const BackendPlace&, const CommunicatorOptions&)>
       make;
+  // The same without what MessageCommunicator adds; of backends that pass messages alone.
+  std::function<std::unique_ptr<Transport>(const BackendPlace&, const CommunicatorOptions&)>
+      connect = nullptr;
 };
 
 // All that the program knows, those that are not in this build included.

@@ -154,8 +154,8 @@ class Communicator {
   // called by all. `color` < 0 takes no part and gets nullptr.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
-  // Memory that every rank of the group can address; collective, the same size on all ranks.
-  // nullptr where the backend has none.
+  // Memory that every rank of the group on this host can address; collective, the same size on all
+  // ranks. nullptr where the backend has none.
   virtual std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) = 0;
 
   // Ends every wait of every rank that can be reached, now and later, with RankError(rank, cause).

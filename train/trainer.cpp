@@ -397,6 +397,12 @@ Log record_of(const RunOptions& options, int rank) {
   return Log(base::LogLevel::info, "", rank_log(options.run_folder, rank), /*console=*/false);
 }
 
+// Which host a rank is to count as; empty: the one that it is on.
+std::string imitated_host(const Config& config, int rank) {
+  const auto ranks = config.comm.ranks_per_host;
+  return ranks ? fmt::format("host {}", rank / *ranks) : "";
+}
+
 }  // namespace
 
 void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
@@ -407,16 +413,19 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
   const auto context = device::make_cpu_context(threads);
   const auto start_timeout = milliseconds(config.comm.start_timeout);
   HostStorage storage(worker.join("data", start_timeout), milliseconds(config.comm.timeout));
-  const auto communicator = comm::find_backend(config.comm.backend)
-                                .make({.rank = worker.rank(),
-                                       .size = worker.world_size(),
-                                       .device = context->device(),
-                                       .store = worker.store(),
-                                       .join = [&] { return worker.join("train", start_timeout); },
-                                       .prefix = "comm",
-                                       .interface = config.comm.interface,
-                                       .start_timeout = start_timeout},
-                                      communicator_options(config));
+  const auto communicator =
+      comm::find_backend(config.comm.backend)
+          .make({.rank = worker.rank(),
+                 .size = worker.world_size(),
+                 .device = context->device(),
+                 .store = worker.store(),
+                 .join = [&](const std::string& name, int rank,
+                             int size) { return worker.join(name, rank, size, start_timeout); },
+                 .prefix = "comm",
+                 .interface = config.comm.interface,
+                 .start_timeout = start_timeout,
+                 .host = imitated_host(config, worker.rank())},
+                communicator_options(config));
   log_arrival(config, options, *communicator, threads, log);
   const auto end_waits = [&](int rank, const std::string& cause) {
     communicator->abort(rank, cause);

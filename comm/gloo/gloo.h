@@ -12,7 +12,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/communicator.h"
+#include "comm/message/transport.h"
 #include "comm/store/store.h"
 
 namespace lockstep::comm {
@@ -25,11 +25,11 @@ struct GlooPlace {
   std::chrono::milliseconds start_timeout{60'000};
 };
 
-// Collective. The store outlives the communicator. SIGPIPE is ignored in this process from then on
-// unless it has a handler. StartupError names the ranks that do not come;
-// in a build without Gloo it says so.
-std::unique_ptr<Communicator> make_gloo_communicator(Store& store, const GlooPlace& place,
-                                                     const CommunicatorOptions& options);
+// Collective; `algorithm` is comm.algorithm. The store outlives the transport. SIGPIPE is ignored
+// in this process from then on unless it has a handler. StartupError names the ranks that do not
+// come; in a build without Gloo it says so. ConfigError for an unknown algorithm.
+std::unique_ptr<Transport> connect_gloo(Store& store, const GlooPlace& place,
+                                        const std::string& algorithm);
 
 bool has_gloo();  // in this build
 

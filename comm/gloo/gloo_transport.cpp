@@ -11,7 +11,6 @@
 #include <csignal>
 
 #include "comm/gloo/gloo.h"
-#include "comm/message/message_communicator.h"
 #include "comm/ring/cpu/reduce_kernels.h"
 
 namespace lockstep::comm {
@@ -236,15 +235,14 @@ void ignore_broken_pipes() {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_gloo_communicator(Store& store, const GlooPlace& place,
-                                                     const CommunicatorOptions& options) {
-  const GlooAlgorithm algorithm = algorithm_from_name(options.algorithm);
+std::unique_ptr<Transport> connect_gloo(Store& store, const GlooPlace& place,
+                                        const std::string& algorithm) {
+  const GlooAlgorithm chosen = algorithm_from_name(algorithm);
   ignore_broken_pipes();
-  auto mesh = std::make_unique<GlooMesh>(make_gloo_device(place.interface), place.rank, place.size,
-                                         store, place.prefix, place.start_timeout);
-  return std::make_unique<MessageCommunicator>(
-      std::make_unique<GlooTransport>(std::move(mesh), algorithm), store, place.prefix, options,
-      place.start_timeout);
+  return std::make_unique<GlooTransport>(
+      std::make_unique<GlooMesh>(make_gloo_device(place.interface), place.rank, place.size, store,
+                                 place.prefix, place.start_timeout),
+      chosen);
 }
 
 bool has_gloo() {

@@ -3,8 +3,7 @@
 
 namespace lockstep::comm {
 
-std::unique_ptr<Communicator> make_gloo_communicator(Store&, const GlooPlace&,
-                                                     const CommunicatorOptions&) {
+std::unique_ptr<Transport> connect_gloo(Store&, const GlooPlace&, const std::string&) {
   throw StartupError("this program was built without Gloo");
 }
 

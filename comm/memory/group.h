@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -138,6 +139,17 @@ class Group {
 
 // One Group for each rank, all in this process.
 std::vector<std::unique_ptr<Group>> make_thread_groups(int size);
+
+// Groups of threads that find each other by a name. Thread-safe.
+class ThreadGroups {
+ public:
+  // Every rank of the group takes its Group once. Does not wait for the others.
+  std::unique_ptr<Group> take(const std::string& name, int rank, int size);
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::unique_ptr<Group>>> groups_;
+};
 
 // Collective over the ranks of the store; `prefix` separates groups that share a store and is used
 // once. Throws StartupError naming the ranks that are missing after `start_timeout`.

@@ -65,4 +65,11 @@ std::vector<std::unique_ptr<Group>> make_thread_groups(int size) {
   return groups;
 }
 
+std::unique_ptr<Group> ThreadGroups::take(const std::string& name, int rank, int size) {
+  const std::lock_guard lock(mutex_);
+  auto& groups = groups_[name];
+  if (groups.empty()) groups = make_thread_groups(size);
+  return std::move(groups[static_cast<std::size_t>(rank)]);
+}
+
 }  // namespace lockstep::comm

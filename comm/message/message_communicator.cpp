@@ -70,7 +70,7 @@ Capabilities MessageCommunicator::capabilities_of(const Transport& transport) {
           .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
                           K::all_to_all, K::barrier, K::split},
           .devices = {DeviceKind::cpu},
-          .wants_addressable_memory = false,
+          .wants_addressable_memory = transport.wants_addressable_memory(),
           .survives_loss = transport.can_end_waits()};
 }
 

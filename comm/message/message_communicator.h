@@ -30,7 +30,9 @@ class MessageCommunicator final : public HostCommunicator {
   int size() const override { return transport_->size(); }
   std::string_view backend() const override { return transport_->backend(); }
   const Capabilities& capabilities() const override { return capabilities_; }
-  std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t) override { return nullptr; }
+  std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) override {
+    return transport_->addressable_memory(bytes);
+  }
   void abort(int rank, const std::string& cause) override;
 
  private:

@@ -66,6 +66,10 @@ class Transport {
                                            const std::string& prefix,
                                            device::Deadline deadline) = 0;
 
+  // As in Communicator; a transport that reads data in place wants it in such memory.
+  virtual bool wants_addressable_memory() const { return false; }
+  virtual std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t) { return nullptr; }
+
   // Whether end_waits() ends a collective in progress; exchange() always ends.
   virtual bool can_end_waits() const { return true; }
   // Ends the calls in progress of this rank, as far as the library can, and those to come.

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "comm/message/message_communicator.h"
 #include "comm/mpi/mpi_files.h"
 #include "comm/mpi/mpi_transport.h"
 #include "comm/mpi/seats.h"
@@ -42,11 +41,7 @@ bool has_mpi_module() {
   return find_mpi_file(module_name).has_value();
 }
 
-std::unique_ptr<Communicator> make_mpi_communicator(Store& store, const MpiPlace& place,
-                                                    const CommunicatorOptions& options) {
-  if (options.algorithm != "auto")
-    throw ConfigError(fmt::format("comm.algorithm: found \"{}\", expected auto for the backend mpi",
-                                  options.algorithm));
+std::unique_ptr<Transport> connect_mpi(Store& store, const MpiPlace& place) {
   const MpiApi& api = load_module();
   Descriptor seat;
   if (store.has({mpi_seats_key}).front())
@@ -55,8 +50,7 @@ std::unique_ptr<Communicator> make_mpi_communicator(Store& store, const MpiPlace
   auto session = std::make_shared<MpiSession>(api, std::move(seat));
   auto transport = std::make_unique<MpiTransport>(session, session->world());
   check_world(*transport, place);
-  return std::make_unique<MessageCommunicator>(std::move(transport), store, place.prefix, options,
-                                               place.start_timeout);
+  return transport;
 }
 
 }  // namespace lockstep::comm

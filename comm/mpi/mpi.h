@@ -14,7 +14,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/communicator.h"
+#include "comm/message/transport.h"
 #include "comm/store/store.h"
 
 namespace lockstep::comm {
@@ -26,14 +26,11 @@ inline constexpr const char* mpi_seats_key = "mpi/seats";
 struct MpiPlace {
   int rank = 0;
   int size = 1;
-  std::string prefix;  // this group's own in the store
   std::chrono::milliseconds start_timeout{60'000};
 };
 
-// Collective. The store outlives the communicator. StartupError where the module or the seat is
-// missing, or MPI says no.
-std::unique_ptr<Communicator> make_mpi_communicator(Store& store, const MpiPlace& place,
-                                                    const CommunicatorOptions& options);
+// Collective. StartupError where the module or the seat is missing, or MPI says no.
+std::unique_ptr<Transport> connect_mpi(Store& store, const MpiPlace& place);
 
 // Whether the module is there; it may still fail to load.
 bool has_mpi_module();

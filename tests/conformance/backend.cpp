@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "comm/backend.h"
@@ -25,22 +26,39 @@ void start_mpi_job(Rank& rank) {
   rank.store().get(comm::mpi_seats_key, std::chrono::seconds(30));
 }
 
+// Hosts for hierarchical backends, imitated, and not of neighbouring ranks: worlds of 4, 6 and 9
+// have hosts of equal size, those of 3, 5, 7 and 8 have not.
+std::string host_of(int rank) {
+  constexpr std::array<char, 9> hosts = {'A', 'A', 'B', 'B', 'A', 'B', 'C', 'C', 'C'};
+  return {hosts[static_cast<std::size_t>(rank) % hosts.size()]};
+}
+
+bool is_hierarchical(const comm::Backend& backend) {
+  return backend.name.find('+') != std::string::npos;
+}
+
 Backend form_of(const comm::Backend& backend, RankKind kind) {
   const std::string suffix =
       backend.ranks_can_be_threads ? "_" + std::string(name_of(kind)) : std::string();
-  return {.name = backend.name + suffix,
+  std::string form_name = backend.name + suffix;
+  std::replace(form_name.begin(), form_name.end(), '+', '_');  // names of tests do not take it
+  return {.name = std::move(form_name),
           .kind = kind,
-          .algorithms = backend.algorithms,
+          // Between hosts they are those of another backend, which is tested by itself.
+          .algorithms =
+              is_hierarchical(backend) ? std::vector<std::string>{"auto"} : backend.algorithms,
           .make = [&backend](Rank& rank, const comm::CommunicatorOptions& options) {
-            if (backend.name == "mpi") start_mpi_job(rank);
+            if (backend.takes_mpi_seats) start_mpi_job(rank);
             return backend.make({.rank = rank.index(),
                                  .size = rank.size(),
                                  .device = {},
                                  .store = rank.store(),
-                                 .join = [&] { return rank.join(); },
+                                 .join = [&](const std::string& name, int index,
+                                             int size) { return rank.join(name, index, size); },
                                  .prefix = "comm",
                                  .interface = std::nullopt,
-                                 .start_timeout = std::chrono::seconds(30)},
+                                 .start_timeout = std::chrono::seconds(30),
+                                 .host = host_of(rank.index())},
                                 options);
           }};
 }

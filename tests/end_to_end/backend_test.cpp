@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+
 #include "comm/backend.h"
 #include "tests/end_to_end/sandbox.h"
 #include "tests/end_to_end/surroundings.h"
@@ -24,11 +26,19 @@ class OverBackend : public ::testing::TestWithParam<std::string> {
     if (!found->missing().empty()) GTEST_SKIP() << found->missing();
   }
   Arguments train(const Sandbox& sandbox, int workers, const Arguments& settings = {}) const {
-    return sandbox.train(workers, settings, {"--backend", GetParam()});
+    Arguments all = settings;
+    // Hierarchical ones get two hosts to work on.
+    if (GetParam().find('+') != std::string::npos) all.emplace_back("comm.ranks_per_host=2");
+    return sandbox.train(workers, all, {"--backend", GetParam()});
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, OverBackend, ::testing::Values("ring", "gloo", "mpi"),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(All, OverBackend,
+                         ::testing::Values("ring", "gloo", "mpi", "ring+gloo", "ring+mpi"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::replace(name.begin(), name.end(), '+', '_');
+                           return name;
+                         });
 
 // Sums are formed in another order, so weights agree up to rounding; with itself, to the bit.
 TEST_P(OverBackend, TrainsTheSameModel) {

@@ -21,19 +21,21 @@ using comm::Store;
 class ThreadRank final : public Rank {
  public:
   ThreadRank(int index, int size, std::shared_ptr<Store> store, std::uint64_t& digest,
-             const std::atomic<int>& lost, std::unique_ptr<Group> group)
-      : Rank(index, size, std::move(store), digest, lost), group_(std::move(group)) {}
-  std::unique_ptr<Group> join() override { return std::move(group_); }
+             const std::atomic<int>& lost, comm::ThreadGroups& groups)
+      : Rank(index, size, std::move(store), digest, lost), groups_(groups) {}
+  std::unique_ptr<Group> join(const std::string& name, int rank, int size) override {
+    return groups_.take(name, rank, size);
+  }
 
  private:
-  std::unique_ptr<Group> group_;
+  comm::ThreadGroups& groups_;
 };
 
 class ProcessRank final : public Rank {
  public:
   using Rank::Rank;
-  std::unique_ptr<Group> join() override {
-    return comm::make_process_group(store(), "ranks", index(), size(), std::chrono::seconds(30));
+  std::unique_ptr<Group> join(const std::string& name, int rank, int size) override {
+    return comm::make_process_group(store(), name, rank, size, std::chrono::seconds(30));
   }
   ProcessRank(int index, int size, std::shared_ptr<Store> store, std::uint64_t& digest,
               const std::atomic<int>& lost)
@@ -44,14 +46,13 @@ std::vector<RankReport> run_threads(int size, const RankBody& body) {
   std::vector<RankReport> reports(static_cast<std::size_t>(size));
   const std::atomic<int> lost = -1;
   const auto store = comm::make_memory_store();
-  auto groups = comm::make_thread_groups(size);
+  comm::ThreadGroups groups;
   std::vector<std::thread> threads;
   for (int r = 0; r < size; ++r) {
     threads.emplace_back([&, r] {
       RankReport& report = reports[static_cast<std::size_t>(r)];
       try {
-        ThreadRank rank(r, size, store, report.digest, lost,
-                        std::move(groups[static_cast<std::size_t>(r)]));
+        ThreadRank rank(r, size, store, report.digest, lost, groups);
         body(rank);
       } catch (const std::exception& error) {
         report.error = error.what();

@@ -32,8 +32,8 @@ class Rank {
   int index() const { return index_; }
   int size() const { return size_; }
   comm::Store& store() { return *store_; }
-  // The group of all ranks; once.
-  virtual std::unique_ptr<comm::Group> join() = 0;
+  // A group of this and other ranks, in which it is `rank` of `size`; each name once.
+  virtual std::unique_ptr<comm::Group> join(const std::string& name, int rank, int size) = 0;
   // The rank that died, -1 while there is none.
   int lost() const { return lost_.load(); }
   void set_digest(std::uint64_t digest) { digest_ = digest; }

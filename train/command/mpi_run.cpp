@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "comm/backend.h"
 #include "framework/base/error.h"
 #include "train/exit_code.h"
 
@@ -18,7 +19,8 @@ std::chrono::milliseconds start_timeout(const Config& config) {
 }  // namespace
 
 std::optional<comm::MpiEnvironment> mpirun_place(const Config& config) {
-  if (config.comm.backend != "mpi") return std::nullopt;
+  if (config.comm.backend == "auto" || !comm::find_backend(config.comm.backend).takes_mpi_seats)
+    return std::nullopt;
   auto place = comm::mpi_environment();
   if (place && place->ranks_on_host != place->size)
     throw StartupError(

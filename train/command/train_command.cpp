@@ -92,7 +92,7 @@ int train(const TrainRequest& request) {
   options.log_folder = folder;
   options.listen = endpoint;
   std::optional<MpiSeats> seats;  // outlives the ranks
-  if (backend.name == "mpi") {
+  if (comm::find_backend(backend.name).takes_mpi_seats) {
     seats.emplace(mpi_place, workers, config, folder, log);
     options.settings[comm::mpi_seats_key] = seats->address();
   }

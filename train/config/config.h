@@ -74,8 +74,9 @@ struct Config {
     double timeout = 60;             // seconds
     double start_timeout = 60;       // seconds
     std::optional<std::string> interface;
-    std::optional<int> port;      // of the rendezvous store; none: a private socket
-    std::string check = "every";  // every|plan|off
+    std::optional<int> port;            // of the rendezvous store; none: a private socket
+    std::string check = "every";        // every|plan|off
+    std::optional<int> ranks_per_host;  // that count as one, to imitate hosts; none: as they are
     bool operator==(const Comm&) const = default;
   } comm;
   struct Consistency {

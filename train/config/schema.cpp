@@ -271,6 +271,10 @@ void comm_keys(std::vector<Key>& all) {
              "When the ranks make sure that they call the same collectives: at every call, when "
              "the plan changes, or never. ring always does, it costs nothing there; nccl does not "
              "at every call."));
+  add(&Comm::ranks_per_host,
+      nullable(integer("ranks_per_host", at_least(1),
+                       "So many ranks in a row count as those of one host, to try the backends "
+                       "ring+... on one machine; null: hosts are what they are.")));
 }
 
 void consistency_keys(std::vector<Key>& all) {

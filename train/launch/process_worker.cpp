@@ -71,9 +71,10 @@ class ProcessWorker final : public LaunchedWorker {
 
   comm::Store& store() override { return *store_; }
 
-  std::unique_ptr<comm::Group> join(const std::string& name,
+  using LaunchedWorker::join;
+  std::unique_ptr<comm::Group> join(const std::string& name, int rank, int size,
                                     std::chrono::milliseconds start_timeout) override {
-    return comm::make_process_group(*store_, "launch/" + name, rank(), world_size(), start_timeout);
+    return comm::make_process_group(*store_, "launch/" + name, rank, size, start_timeout);
   }
 
  private:

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <mutex>
 #include <thread>
 
@@ -16,21 +15,6 @@
 
 namespace lockstep::train {
 namespace {
-
-// The groups that the ranks join by name.
-class GroupsByName {
- public:
-  std::unique_ptr<comm::Group> take(const std::string& name, int rank, int size) {
-    const std::lock_guard lock(mutex_);
-    auto& groups = groups_[name];
-    if (groups.empty()) groups = comm::make_thread_groups(size);
-    return std::move(groups[static_cast<std::size_t>(rank)]);
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, std::vector<std::unique_ptr<comm::Group>>> groups_;
-};
 
 // What happened on the ranks' threads, for the supervisor's.
 class Mailbox {
@@ -67,19 +51,20 @@ class Mailbox {
 
 class ThreadWorker final : public LaunchedWorker {
  public:
-  ThreadWorker(int rank, Scoreboard& scoreboard, comm::Store& store, GroupsByName& groups,
+  ThreadWorker(int rank, Scoreboard& scoreboard, comm::Store& store, comm::ThreadGroups& groups,
                Mailbox& mailbox)
       : LaunchedWorker(rank, scoreboard), store_(store), groups_(groups), mailbox_(mailbox) {}
 
   comm::Store& store() override { return store_; }
 
-  std::unique_ptr<comm::Group> join(const std::string& name,
+  using LaunchedWorker::join;
+  std::unique_ptr<comm::Group> join(const std::string& name, int rank, int size,
                                     std::chrono::milliseconds start_timeout) override {
-    const auto key = [&](int rank) { return fmt::format("launch/{}/{}", name, rank); };
+    const auto key = [&](int member) { return fmt::format("launch/{}/{}", name, member); };
     const auto deadline = std::chrono::steady_clock::now() + start_timeout;
-    store_.set(key(rank()), "");
+    store_.set(key(rank), "");
     std::vector<int> missing;
-    for (int other = 0; other < world_size(); ++other) {
+    for (int other = 0; other < size; ++other) {
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
       try {
@@ -92,14 +77,14 @@ class ThreadWorker final : public LaunchedWorker {
       throw StartupError(fmt::format("rank {} did not come within {} ms", fmt::join(missing, ", "),
                                      start_timeout.count()));
     }
-    return groups_.take(name, rank(), world_size());
+    return groups_.take(name, rank, size);
   }
 
  private:
   void send(const Failure& failure) override { mailbox_.put(failure); }
 
   comm::Store& store_;
-  GroupsByName& groups_;
+  comm::ThreadGroups& groups_;
   Mailbox& mailbox_;
 };
 
@@ -140,7 +125,7 @@ class ThreadRanks final : public Ranks {
 
  private:
   struct Rank {
-    Rank(int rank, Scoreboard& scoreboard, comm::Store& store, GroupsByName& groups,
+    Rank(int rank, Scoreboard& scoreboard, comm::Store& store, comm::ThreadGroups& groups,
          Mailbox& mailbox)
         : worker(rank, scoreboard, store, groups, mailbox) {}
     ThreadWorker worker;
@@ -149,7 +134,7 @@ class ThreadRanks final : public Ranks {
   };
 
   std::shared_ptr<comm::Store> store_;
-  GroupsByName groups_;
+  comm::ThreadGroups groups_;
   Mailbox mailbox_;
   std::vector<std::unique_ptr<Rank>> ranks_;
 };

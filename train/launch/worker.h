@@ -24,10 +24,15 @@ class Worker {
   virtual int world_size() const = 0;
   virtual comm::Store& store() = 0;
 
-  // The ranks of this host as a group that shares memory. Collective; each name once. StartupError
-  // names the ranks that did not come in time.
-  virtual std::unique_ptr<comm::Group> join(const std::string& name,
+  // Ranks of one host as a group that shares memory, in which this one is `rank` of `size`.
+  // Collective over them; each name once. StartupError names the ranks that did not come in time.
+  virtual std::unique_ptr<comm::Group> join(const std::string& name, int rank, int size,
                                             std::chrono::milliseconds start_timeout) = 0;
+  // All ranks.
+  std::unique_ptr<comm::Group> join(const std::string& name,
+                                    std::chrono::milliseconds start_timeout) {
+    return join(name, rank(), world_size(), start_timeout);
+  }
 
   // Calls `abort`, from another thread, once the launcher learns that a rank failed or was lost; at
   // once if it has already. Meant for Communicator::abort and Group::abort. The subscription must
