@@ -62,6 +62,19 @@ void Metrics::weights(std::int64_t step, const std::string& digest) {
   write({{"kind", "weights"}, {"step", step}, {"digest", digest}});
 }
 
+void Metrics::divergence(const Divergence& divergence, const std::string& policy) {
+  write({{"kind", "divergence"},
+         {"step", divergence.step},
+         {"ranks", divergence.ranks},
+         {"reference", divergence.reference},
+         {"tensor", divergence.tensor},
+         {"tensors", divergence.tensors},
+         {"elements", divergence.elements},
+         {"largest_difference", divergence.largest_difference},
+         {"policy", policy}});
+  file_.flush();
+}
+
 void Metrics::step(const StepRecord& record) {
   epoch_.add(record);
   since_line_.add(record);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "framework/base/log.h"
+#include "train/parallel/consistency.h"
 #include "train/parallel/step_summary.h"
 
 namespace lockstep::train {
@@ -59,6 +60,8 @@ class Metrics {
                   double seconds);
   // The digest of the weights after a step, equal on all ranks.
   void weights(std::int64_t step, const std::string& digest);
+  // `policy`: what was done about it, consistency.on_divergence.
+  void divergence(const Divergence& divergence, const std::string& policy);
   void flush() { file_.flush(); }
 
  private:

@@ -1,10 +1,14 @@
 #include "train/recipe.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "framework/kernels/kernels.h"
 #include "framework/ops/cross_entropy.h"
+#include "train/config/print.h"
+#include "train/version.h"
 
 namespace lockstep::train {
 namespace {
@@ -28,6 +32,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config::Optimizer& config
 
 ReplicaOptions replica_options(const Config& config, const FaultHook& faults, int rank) {
   ReplicaOptions options;
+  options.identity = fmt::format("program version: {}\nkernels: {}\n{}", program_version(),
+                                 kernels::cpu_kernels_description(), to_lines(config));
   options.buckets = {bytes_of_mib(config.data_parallel.bucket_mib),
                      bytes_of_mib(config.data_parallel.first_bucket_mib)};
   options.overlap = config.data_parallel.overlap;

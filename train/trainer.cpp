@@ -60,6 +60,7 @@ class Trainer {
   void handle_nonfinite(const data::Batch& batch);
   void after_update();
   void check_replicas();
+  void handle_divergence(const Divergence& divergence);
 
   void evaluate_now();
   void save();
@@ -83,6 +84,7 @@ class Trainer {
   std::int64_t total_steps_;
   optim::Schedule schedule_;
   std::unique_ptr<Replica> replica_;
+  ConsistencyCheck consistency_;
   SummaryExchange exchange_;
   std::optional<Metrics> metrics_;               // rank 0
   std::optional<CheckpointFolder> checkpoints_;  // rank 0
@@ -90,6 +92,7 @@ class Trainer {
   std::int64_t epoch_ = 0;          // in progress, from 0
   std::int64_t step_in_epoch_ = 0;  // updates done in it
   std::int64_t steps_done_ = 0;     // updates done in all
+  std::int64_t checked_at_ = -1;
   std::int64_t saved_at_ = -1;
   std::int64_t evaluated_at_ = -1;
   bool stopping_ = false;
@@ -135,6 +138,7 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
       replica_(make_replica(
           config, context, communicator,
           {training_data_.feature_shape(), training_data_.classes(), config.train.dtype}, faults)),
+      consistency_(context, communicator, replicated_tensors(*replica_)),
       exchange_(communicator) {
   if (communicator.rank() == 0) {
     metrics_.emplace(MetricsOptions{options.run_folder + "/metrics.jsonl", config.train.epochs,
@@ -315,9 +319,25 @@ void Trainer::after_update() {
 }
 
 void Trainer::check_replicas() {
-  require_equal_replicas(communicator_, replica_->arena(), steps_done_,
-                         replica_->communication_stream());
-  if (metrics_) metrics_->weights(steps_done_, weights_digest(replica_->arena()));
+  checked_at_ = steps_done_;
+  if (const auto divergence = consistency_.run(steps_done_, replica_->communication_stream()))
+    handle_divergence(*divergence);
+  if (metrics_) metrics_->weights(steps_done_, consistency_.weights_digest());
+}
+
+void Trainer::handle_divergence(const Divergence& divergence) {
+  const std::string& policy = config_.consistency.on_divergence;
+  if (metrics_) metrics_->divergence(divergence, policy);
+  if (policy == "stop") throw NumericError(divergence.describe());
+  if (policy == "warn") {
+    log_.warning("{}: going on, as consistency.on_divergence says", divergence.describe());
+    return;
+  }
+  consistency_.take_values_of(divergence.reference, replica_->communication_stream());
+  if (const auto still = consistency_.run(steps_done_, replica_->communication_stream()))
+    throw NumericError(still->describe() + ", although all took the values of one");
+  log_.warning("{}: all ranks took the values of rank {}", divergence.describe(),
+               divergence.reference);
 }
 
 void Trainer::evaluate_now() {
@@ -338,6 +358,8 @@ bool Trainer::checkpoints_enabled() const {
 void Trainer::save() {
   if (saved_at_ == steps_done_) return;
   saved_at_ = steps_done_;
+  // A damaged state must not outlive the run.
+  if (config_.consistency.every > 0 && checked_at_ != steps_done_) check_replicas();
   if (!checkpoints_) return;
   faults_.hit(communicator_.rank(), steps_done_, FaultPlace::save);
   const Progress progress{.epoch = epoch_,

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "framework/base/error.h"
-#include "framework/base/hash.h"
 #include "framework/base/units.h"
 
 namespace lockstep::comm {
@@ -121,13 +120,12 @@ BucketPlan plan_buckets(const std::vector<SegmentLayout>& segments,
   return plan;
 }
 
-std::uint64_t BucketPlan::hash() const {
-  std::vector<std::uint64_t> words;
-  for (const Bucket& bucket : buckets)
-    words.insert(words.end(), {bucket.segment, static_cast<std::uint64_t>(bucket.begin),
-                               static_cast<std::uint64_t>(bucket.end),
-                               static_cast<std::uint64_t>(bucket.dtype)});
-  return base::hash64(std::as_bytes(std::span(words)));
+std::string BucketPlan::list() const {
+  std::string lines;
+  for (std::size_t b = 0; b < buckets.size(); ++b)
+    lines += fmt::format("bucket {}: segment {}, {} [{}, {})\n", b, buckets[b].segment,
+                         base::name_of(buckets[b].dtype), buckets[b].begin, buckets[b].end);
+  return lines;
 }
 
 std::string BucketPlan::describe() const {

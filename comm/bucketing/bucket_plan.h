@@ -48,7 +48,8 @@ struct BucketPlanOptions {
 
 struct BucketPlan {
   std::vector<Bucket> buckets;
-  std::uint64_t hash() const;
+  // One line for each bucket, "bucket 0: segment 0, float32 [0, 262144)": equal texts, equal plans.
+  std::string list() const;
   // One line for the log: "12 buckets of 0.9 MiB to 4.0 MiB, 41.2 MiB in all".
   std::string describe() const;
 };

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 #include <xxhash.h>
+#ifdef LOCKSTEP_XXHASH_DISPATCHES
+#include <xxh_x86dispatch.h>  // puts the fastest form that this processor has behind the same names
+#endif
 
 namespace lockstep::base {
 

@@ -30,7 +30,7 @@ TEST(Compare, ShowsAlgorithmsSideBySide) {
   for (const auto& contender : document["contenders"]) {
     EXPECT_GT(contender["step_seconds"].get<double>(), 0);
     EXPECT_GT(contender["communication_seconds"].get<double>(), 0);
-    EXPECT_EQ(contender["weights"].get<std::string>().size(), 32u);
+    EXPECT_EQ(contender["weights"].get<std::string>().size(), 16u);
     EXPECT_GT(contender["reduced_bytes"].get<double>(), 1000);
   }
   EXPECT_EQ(document["contenders"][0]["first_different_step"], 0);

@@ -124,7 +124,55 @@ TEST(DamagedReplica, StopsTheRunAndIsNotSaved) {
   EXPECT_EQ(end.exit_code, 7) << end.output;
   EXPECT_THAT(end.last_line,
               AllOf(HasSubstr("rank 2 differs"), HasSubstr("step 5"), HasSubstr("parameter '")));
+  EXPECT_THAT(end.last_line, HasSubstr("(1 element, by up to "));
   EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000004.h5"));
+}
+
+TEST(DamagedReplica, OfTwoIsNotSavedBetweenTwoChecks) {
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run(sandbox.train(2, {"consistency.every=100", "checkpoint.every_steps=6"}),
+                  {{"TRAIN_FAULT", "rank=0,step=11,at=after_step,do=flip"}});
+  EXPECT_EQ(end.exit_code, 7) << end.output;
+  EXPECT_THAT(end.last_line, AllOf(HasSubstr("ranks 0 and 1 differ"), HasSubstr("step 12")));
+  EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000006.h5"));
+}
+
+TEST(DamagedReplica, TakesTheValuesOfTheMajorityAndGoesOn) {
+  const Sandbox sandbox;
+  const Arguments settings{"consistency.every=1", "consistency.on_divergence=resync",
+                           "optimizer.momentum=0.9", "train.epochs=1"};
+  // Of two ranks the first is taken to be right.
+  for (const auto& [workers, rank] : {std::pair{4, 2}, std::pair{4, 0}, std::pair{2, 1}}) {
+    const auto whole = sandbox.run(sandbox.train(workers, settings));
+    const auto end = sandbox.run(
+        sandbox.train(workers, settings),
+        {{"TRAIN_FAULT", "rank=" + std::to_string(rank) + ",step=5,at=after_step,do=flip"}});
+    ASSERT_EQ(end.exit_code, 0) << end.output;
+    EXPECT_EQ(count(end.output, "replicas differ"), 1) << end.output;
+    EXPECT_THAT(end.output, HasSubstr("all ranks took the values of rank " +
+                                      std::to_string(rank == 0 ? 1 : 0)));
+    EXPECT_EQ(final_weights(end), final_weights(whole));
+    const auto records = metrics(run_folder(sandbox, end), "divergence");
+    ASSERT_EQ(records.size(), 1u);
+    EXPECT_EQ(records[0]["step"], 5);
+    EXPECT_EQ(records[0]["elements"], 1);
+    EXPECT_GT(records[0]["largest_difference"], 0);
+  }
+}
+
+TEST(DamagedReplica, IsOnlyWarnedOfWhenAskedTo) {
+  const Sandbox sandbox;
+  for (int workers : {2, 4}) {
+    const auto end =
+        sandbox.run(sandbox.train(workers, {"consistency.every=4", "consistency.on_divergence=warn",
+                                            "train.steps=12", "checkpoint.every_epochs=null"}),
+                    {{"TRAIN_FAULT", "rank=1,step=5,at=after_step,do=flip"}});
+    EXPECT_EQ(end.exit_code, 0) << end.output;
+    EXPECT_EQ(count(end.output, "replicas differ after step 8"), 1) << end.output;
+    EXPECT_EQ(count(end.output, "replicas differ after step 12"), 1) << end.output;
+    EXPECT_EQ(count(end.output, "replicas differ after step 4"), 0) << end.output;
+  }
 }
 
 // GRAD-5

@@ -9,6 +9,7 @@
 #include "framework/base/option.h"
 #include "train/config/scalar.h"
 #include "train/config/suggest.h"
+#include "train/version.h"
 
 namespace lockstep::train {
 namespace {
@@ -60,7 +61,7 @@ int parse_workers(const std::string& text) {
 class Parser {
  public:
   Parser() {
-    app_.set_version_flag("--version", LOCKSTEP_VERSION);
+    app_.set_version_flag("--version", std::string(program_version()));
     add_config_options(app_);
     workers_option_ =
         app_.add_option("--gpus", workers_, "Number of replicas, one for each GPU or CPU worker")
@@ -115,7 +116,7 @@ class Parser {
     } catch (const CLI::CallForHelp&) {
       return PrintRequest{app_.help()};
     } catch (const CLI::CallForVersion&) {
-      return PrintRequest{std::string("train ") + LOCKSTEP_VERSION + "\n"};
+      return PrintRequest{fmt::format("train {}\n", program_version())};
     } catch (const CLI::ParseError& error) {
       throw ConfigError(fmt::format("{}; `train --help` lists the arguments", error.what()));
     }

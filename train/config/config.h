@@ -80,7 +80,8 @@ struct Config {
     bool operator==(const Comm&) const = default;
   } comm;
   struct Consistency {
-    std::int64_t every = 100;  // steps; 0: never
+    std::int64_t every = 100;            // steps; 0: never
+    std::string on_divergence = "stop";  // stop|resync|warn
     bool operator==(const Consistency&) const = default;
   } consistency;
   struct Checkpoint {

@@ -118,6 +118,20 @@ std::string to_yaml(const Config& config, Comments comments) {
   return std::move(writer).text();
 }
 
+std::string to_lines(const Config& config) {
+  std::string lines;
+  const auto add = [&](const std::string& path, const OptionSpec& spec,
+                       const base::OptionValue& value) {
+    lines += fmt::format("{}: {}\n", path, write_value(spec.kind, value));
+  };
+  for (const Key& key : keys())
+    if (key.applies_to(config)) add(key.path(), key.spec, key.get(config));
+  const auto& specs = models::find_model(config.model.name).options;
+  const Options options = base::complete(specs, config.model.options);
+  for (const OptionSpec& spec : specs) add("model." + spec.name, spec, options.at(spec.name));
+  return lines;
+}
+
 std::string configuration_reference() {
   std::string text =
       "# Configuration\n\n"

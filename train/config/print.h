@@ -14,6 +14,9 @@ enum class Comments : bool { without, with };
 // With comments each key is preceded by its meaning, what is allowed and the default.
 std::string to_yaml(const Config& config, Comments comments = Comments::without);
 
+// The same as lines that stand for themselves, "optimizer.lr: 0.05".
+std::string to_lines(const Config& config);
+
 // docs/configuration.md.
 std::string configuration_reference();
 

@@ -278,10 +278,17 @@ void comm_keys(std::vector<Key>& all) {
 }
 
 void consistency_keys(std::vector<Key>& all) {
+  using Consistency = Config::Consistency;
   Rows add(all, "consistency", &Config::consistency);
-  add(&Config::Consistency::every,
+  add(&Consistency::every,
       integer("every", at_least(0),
-              "Updates between checks that all replicas hold the same bits; 0: never."));
+              "Updates between checks that all replicas hold the same bits in parameters, buffers "
+              "and optimizer state; before a checkpoint is written there is one in any case. 0: "
+              "never."));
+  add(&Consistency::on_divergence,
+      choice("on_divergence", {"stop", "resync", "warn"},
+             "When they do not: stop the run; give all of them the values of the majority (of rank "
+             "0 where there is none) and go on; or only say so."));
 }
 
 void checkpoint_keys(std::vector<Key>& all) {

@@ -3,80 +3,170 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <span>
-#include <vector>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
 
 #include "framework/base/hash.h"
+#include "framework/device/thread_pool.h"
+#include "framework/kernels/kernels.h"
+#include "train/parallel/gather.h"
+#include "train/parallel/rank_votes.h"
 
 namespace lockstep::train {
 namespace {
+
+// Large enough to hash at full speed, small enough to share among threads.
+constexpr std::size_t block_bytes = std::size_t{64} << 10;
 
 std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.data()), tensor.bytes()};
 }
 
-// `values` of every rank, rank by rank.
-std::vector<std::int64_t> gather(comm::Communicator& communicator,
-                                 const std::vector<std::int64_t>& values, Stream& stream) {
-  const auto rank = static_cast<std::size_t>(communicator.rank());
-  std::vector<std::int64_t> all(values.size() * static_cast<std::size_t>(communicator.size()));
-  std::copy(values.begin(), values.end(),
-            all.begin() + static_cast<std::ptrdiff_t>(rank * values.size()));
-  communicator.all_gather(comm::range_of(std::span(all)), stream).wait();
-  return all;
+comm::Range range_of(const Tensor& tensor) {
+  return {tensor.data(), tensor.count(), tensor.dtype()};
 }
 
-// The ranks outside the largest group of equal values, in words.
-std::string odd_ones_out(const std::vector<std::int64_t>& by_rank) {
-  std::map<std::int64_t, int> votes;
-  for (auto value : by_rank) ++votes[value];
-  const auto majority = std::max_element(votes.begin(), votes.end(),
-                                         [](auto& a, auto& b) { return a.second < b.second; });
-  if (2 * static_cast<std::size_t>(majority->second) <= by_rank.size()) {
-    if (by_rank.size() == 2) return "ranks 0 and 1 differ";
-    return fmt::format("no majority of ranks agrees ({} different values)", votes.size());
-  }
-  std::string ranks;
-  int odd = 0;
-  for (std::size_t r = 0; r < by_rank.size(); ++r) {
-    if (by_rank[r] == majority->first) continue;
-    ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", r);
-    ++odd;
-  }
-  return fmt::format("rank{} {} differ{} from the others", odd > 1 ? "s" : "", ranks,
-                     odd > 1 ? "" : "s");
+struct Difference {
+  std::int64_t elements = 0;
+  double largest = 0;
+};
+
+Difference difference(const Tensor& own, const Tensor& reference) {
+  Difference found;
+  base::visit_dtype(own.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const auto a = own.elements<T>(), b = reference.elements<T>();
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      if (std::memcmp(&a[i], &b[i], sizeof(T)) == 0) continue;
+      ++found.elements;
+      double distance = 0;
+      if constexpr (std::is_arithmetic_v<T>)
+        distance = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+      else
+        distance = std::abs(static_cast<double>(static_cast<float>(a[i])) -
+                            static_cast<double>(static_cast<float>(b[i])));
+      if (!std::isfinite(distance)) distance = std::numeric_limits<double>::infinity();
+      found.largest = std::max(found.largest, distance);
+    }
+  });
+  return found;
 }
 
 }  // namespace
 
-void require_equal_replicas(comm::Communicator& communicator, const nn::ParameterArena& arena,
-                            std::int64_t step, Stream& stream) {
-  std::uint64_t whole = 0;
-  for (const auto& segment : arena.segments())
-    whole = base::hash64(bytes_of(segment.parameters), whole);
-  const auto wholes = gather(communicator, {static_cast<std::int64_t>(whole)}, stream);
-  if (std::all_of(wholes.begin(), wholes.end(), [&](auto value) { return value == wholes[0]; }))
-    return;
+std::vector<ReplicatedTensor> replicated_tensors(Replica& replica) {
+  std::vector<ReplicatedTensor> tensors;
+  const auto& segments = replica.arena().segments();
+  for (const auto& segment : segments)
+    for (const auto& entry : segment.entries)
+      tensors.push_back({fmt::format("parameter '{}'", entry.name), entry.parameter.value(), true});
+  for (const auto& buffer : replica.model().named_buffers())
+    tensors.push_back({fmt::format("buffer '{}'", buffer.name), buffer.tensor});
+  for (const auto& state : replica.optimizer().state())
+    for (std::size_t s = 0; s < segments.size(); ++s)
+      for (const auto& entry : segments[s].entries)
+        tensors.push_back({fmt::format("{} of '{}'", state.name, entry.name),
+                           state.segments[s].slice(0, entry.begin, entry.end)});
+  return tensors;
+}
 
-  std::vector<std::string> names;
-  std::vector<std::int64_t> digests;
-  for (const auto& segment : arena.segments())
-    for (const auto& entry : segment.entries) {
-      names.push_back(entry.name);
-      digests.push_back(static_cast<std::int64_t>(base::hash64(bytes_of(entry.parameter.value()))));
-    }
-  const auto all = gather(communicator, digests, stream);
-  for (std::size_t p = 0; p < names.size(); ++p) {
-    std::vector<std::int64_t> by_rank;
-    for (std::size_t r = 0; r < wholes.size(); ++r) by_rank.push_back(all[r * names.size() + p]);
-    if (std::any_of(by_rank.begin(), by_rank.end(),
-                    [&](auto value) { return value != by_rank[0]; }))
-      throw NumericError(fmt::format("replicas differ after step {}: {} in parameter '{}'", step,
-                                     odd_ones_out(by_rank), names[p]));
+std::string Divergence::describe() const {
+  std::string text =
+      fmt::format("replicas differ after step {}: {} in {} ({} element{}, by up to {:.3g})", step,
+                  who, tensor, elements, elements == 1 ? "" : "s", largest_difference);
+  if (tensors > 1)
+    text += fmt::format(" and in {} more tensor{}", tensors - 1, tensors > 2 ? "s" : "");
+  return text;
+}
+
+ConsistencyCheck::ConsistencyCheck(Context& context, comm::Communicator& communicator,
+                                   std::vector<ReplicatedTensor> tensors)
+    : context_(context), communicator_(communicator), tensors_(std::move(tensors)) {
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    seeds_.push_back(base::hash64(tensors_[t].name));
+    const auto bytes = bytes_of(tensors_[t].tensor);
+    for (std::size_t begin = 0; begin < bytes.size(); begin += block_bytes)
+      blocks_.push_back({t, begin / block_bytes,
+                         bytes.subspan(begin, std::min(block_bytes, bytes.size() - begin))});
   }
-  throw NumericError(fmt::format("replicas differ after step {}: {} between parameters (padding)",
-                                 step, odd_ones_out(wholes)));
+  hashes_.resize(blocks_.size());
+  digests_.resize(tensors_.size());
+}
+
+void ConsistencyCheck::compute_digests() {
+  context_.threads().for_each(static_cast<std::int64_t>(blocks_.size()), [this](std::int64_t b) {
+    const Block& block = blocks_[static_cast<std::size_t>(b)];
+    hashes_[static_cast<std::size_t>(b)] =
+        base::hash64(block.bytes, seeds_[block.tensor] + block.place);
+  });
+  std::fill(digests_.begin(), digests_.end(), 0);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    std::int64_t& digest = digests_[blocks_[b].tensor];
+    digest = static_cast<std::int64_t>(static_cast<std::uint64_t>(digest) + hashes_[b]);
+  }
+}
+
+std::uint64_t ConsistencyCheck::total() const {
+  std::uint64_t sum = 0;
+  for (const auto digest : digests_) sum += static_cast<std::uint64_t>(digest);
+  return sum;
+}
+
+std::string ConsistencyCheck::weights_digest() const {
+  std::uint64_t sum = 0;
+  for (std::size_t t = 0; t < tensors_.size(); ++t)
+    if (tensors_[t].is_parameter) sum += static_cast<std::uint64_t>(digests_[t]);
+  return base::to_hex(sum);
+}
+
+std::optional<Divergence> ConsistencyCheck::run(std::int64_t step, Stream& stream) {
+  compute_digests();
+  const std::array whole{static_cast<std::int64_t>(total())};
+  const Votes overall = count_votes(gather<std::int64_t>(communicator_, whole, stream));
+  if (overall.odd.empty()) return std::nullopt;
+
+  Divergence divergence;
+  divergence.step = step;
+  divergence.reference = overall.reference;
+  const auto all = gather<std::int64_t>(communicator_, digests_, stream);
+  const auto ranks = static_cast<std::size_t>(communicator_.size());
+  std::vector<std::int64_t> by_rank(ranks);
+  std::optional<std::size_t> first;
+  for (std::size_t t = 0; t < tensors_.size(); ++t) {
+    for (std::size_t r = 0; r < ranks; ++r) by_rank[r] = all[r * tensors_.size() + t];
+    const Votes votes = count_votes(by_rank);
+    if (votes.odd.empty()) continue;
+    ++divergence.tensors;
+    if (first) continue;
+    first = t;
+    divergence.who = in_words(votes);
+    divergence.ranks = votes.odd;
+    divergence.tensor = tensors_[t].name;
+  }
+  // Sums that differ have a part that does.
+  measure(divergence, first.value(), stream);
+  return divergence;
+}
+
+// How far the ranks are from the reference.
+void ConsistencyCheck::measure(Divergence& divergence, std::size_t tensor, Stream& stream) const {
+  const Tensor& own = tensors_[tensor].tensor;
+  const Tensor reference = Tensor::empty(context_, own.shape(), own.dtype());
+  if (communicator_.rank() == divergence.reference)
+    kernels::kernels_for(context_).copy(own, reference);
+  communicator_.broadcast(range_of(reference), divergence.reference, stream).wait();
+  const Difference mine = difference(own, reference);
+  std::array worst{static_cast<double>(mine.elements), mine.largest};
+  communicator_.all_reduce(comm::range_of(std::span(worst)), comm::ReduceOp::max, stream).wait();
+  divergence.elements = static_cast<std::int64_t>(worst[0]);
+  divergence.largest_difference = worst[1];
+}
+
+void ConsistencyCheck::take_values_of(int reference, Stream& stream) {
+  for (const auto& replicated : tensors_)
+    communicator_.broadcast(range_of(replicated.tensor), reference, stream).wait();
 }
 
 }  // namespace lockstep::train

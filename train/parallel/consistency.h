@@ -1,17 +1,81 @@
-// The proof that replicas are identical: digests of every parameter, compared over all ranks.
+// The proof that replicas are identical: digests of all that training changes, compared over all
+// ranks.
+//
+// A digest is the sum, modulo 2^64, of the hashes of blocks, each seeded with the tensor's name and
+// the block's place in it. So equal values do not cancel and an exchange of two is seen, and the
+// blocks may be taken in any order, in parallel, whatever the layout of the arena.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "comm/communicator.h"
-#include "framework/nn/parameter_arena.h"
+#include "framework/tensor/tensor.h"
+#include "train/parallel/replica.h"
 
 namespace lockstep::train {
 
-// Collective. Compares 64 bits of each rank's parameters; when they differ, one more exchange finds
-// the first parameter that does. Throws NumericError on every rank, naming the parameter, the ranks
-// that are the odd ones out (or both, of two) and the step.
-void require_equal_replicas(comm::Communicator& communicator, const nn::ParameterArena& arena,
-                            std::int64_t step, Stream& stream);
+// A tensor that must hold the same bits on every rank. Contiguous, on the CPU.
+struct ReplicatedTensor {
+  std::string name;  // "parameter 'hidden.0.weight'", as messages say it
+  Tensor tensor;
+  bool is_parameter = false;  // counts for the digest of the weights
+};
+
+// The parameters, the model's buffers and the optimizer's state.
+std::vector<ReplicatedTensor> replicated_tensors(Replica& replica);
+
+// What a check found, the same on every rank.
+struct Divergence {
+  std::int64_t step = 0;
+  std::string who;                // "rank 2 differs from the others"
+  std::vector<int> ranks;         // the odd ones out
+  int reference = 0;              // the lowest rank of those that agree, else rank 0
+  std::string tensor;             // the first that differs
+  std::size_t tensors = 0;        // how many differ
+  std::int64_t elements = 0;      // of the first: how many differ, on the worst rank
+  double largest_difference = 0;  // of the first: infinite where one side is not finite
+
+  std::string describe() const;
+};
+
+class ConsistencyCheck {
+ public:
+  // The tensors are the same in number, order and shape on every rank.
+  ConsistencyCheck(Context& context, comm::Communicator& communicator,
+                   std::vector<ReplicatedTensor> tensors);
+
+  // Collective: one exchange of 64 bits when all is well; up to three more that find the first
+  // tensor that differs, where it does not.
+  std::optional<Divergence> run(std::int64_t step, Stream& stream);
+  // Collective: every rank takes all values of rank `reference`.
+  void take_values_of(int reference, Stream& stream);
+
+  // Of the parameters, as of the last run(): 16 hexadecimal digits. Equal wherever names and values
+  // are, for any number of ranks and any layout.
+  std::string weights_digest() const;
+
+ private:
+  struct Block {
+    std::size_t tensor;
+    std::uint64_t place;
+    std::span<const std::byte> bytes;
+  };
+
+  void compute_digests();
+  std::uint64_t total() const;
+  void measure(Divergence& divergence, std::size_t tensor, Stream& stream) const;
+
+  Context& context_;
+  comm::Communicator& communicator_;
+  std::vector<ReplicatedTensor> tensors_;
+  std::vector<std::uint64_t> seeds_;  // by tensor
+  std::vector<Block> blocks_;
+  std::vector<std::uint64_t> hashes_;  // by block
+  std::vector<std::int64_t> digests_;  // by tensor; the bits of an unsigned sum
+};
 
 }  // namespace lockstep::train

@@ -7,6 +7,7 @@
 
 #include "framework/autograd/engine.h"
 #include "framework/kernels/kernels.h"
+#include "train/parallel/agreement.h"
 
 namespace lockstep::train {
 namespace {
@@ -56,20 +57,23 @@ double seconds_since(device::Clock::time_point start) {
   return std::chrono::duration<double>(device::Clock::now() - start).count();
 }
 
-// Ranks that would cut their gradients differently must find out before the first bucket.
-void require_equal_plans(comm::Communicator& communicator, std::uint64_t hash, Stream& stream) {
-  std::vector<std::int64_t> hashes(static_cast<std::size_t>(communicator.size()));
-  const auto self = static_cast<std::size_t>(communicator.rank());
-  hashes[self] = static_cast<std::int64_t>(hash);
-  communicator.all_gather(comm::range_of(std::span(hashes)), stream).wait();
-  for (std::size_t rank = 0; rank < hashes.size(); ++rank)
-    if (hashes[rank] != hashes[0])
-      throw RankError(
-          static_cast<int>(rank),
-          fmt::format(
-              "rank {} has another bucket plan than rank 0: its model, its configuration or "
-              "its program differs",
-              rank));
+// Which gradient stands where: the dry run found it, on each rank for itself.
+std::string gradient_order(const nn::ParameterArena& arena) {
+  std::string lines;
+  for (const auto& segment : arena.segments())
+    for (const auto& entry : segment.entries)
+      lines += fmt::format("gradient {}: [{}, {})\n", entry.name, entry.begin, entry.end);
+  return lines;
+}
+
+// Ranks that were not started alike must find out before they share memory or a gradient.
+std::shared_ptr<nn::Module> agreed(std::shared_ptr<nn::Module> model, Context& context,
+                                   comm::Communicator& communicator,
+                                   const ReplicaOptions& options) {
+  if (options.before_all_reduce) options.before_all_reduce(0);
+  require_agreement(communicator, options.identity + describe_model(*model),
+                    context.compute_stream());
+  return model;
 }
 
 }  // namespace
@@ -80,7 +84,7 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
                  const ReplicaOptions& options)
     : context_(context),
       communicator_(communicator),
-      model_(std::move(model)),
+      model_(agreed(std::move(model), context, communicator, options)),
       arena_(context, *model_, nn::backward_order(*model_, example, dry_loss),
              gradient_source(communicator)),
       optimizer_(make_optimizer(arena_)),
@@ -92,8 +96,8 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
       nonfinite_(Tensor::empty(context, {1}, DType::int32)) {
   for (const auto& segment : arena_.segments())
     reached_.emplace_back(segment.entries.size(), false);
-  if (options_.before_all_reduce) options_.before_all_reduce(0);
-  require_equal_plans(communicator_, averager_.plan().hash(), context_.compute_stream());
+  require_agreement(communicator_, averager_.plan().list() + gradient_order(arena_),
+                    context_.compute_stream());
   take_parameters_of_rank_0();
   // What the dry run took, and the parameters' first places, will not be needed again.
   context_.allocator().release_cached();

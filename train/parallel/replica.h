@@ -45,6 +45,9 @@ struct ReplicaOptions {
   UnusedParameters unused_parameters = UnusedParameters::error;
   // Largest norm of the averaged gradient, all parameters together; it is scaled down to that.
   std::optional<double> clip_norm;
+  // What else must be the same on every rank beside the model and the plan, in lines: version,
+  // configuration.
+  std::string identity;
   // Test-only: runs before the first collective of all, with step 0, and on the communication
   // stream before the buckets of update `step` are launched. What it throws aborts the run with
   // this rank as the cause.
@@ -59,9 +62,9 @@ using DryLoss = std::function<Variable(const Variable& output)>;
 
 class Replica {
  public:
-  // Collective: lays out the arena, compares the plan over all ranks (RankError naming the ranks
-  // that differ) and takes rank 0's parameters and buffers. `example` is a dry input: zeros, a
-  // batch of two.
+  // Collective: compares model, options.identity and then the bucket plan over all ranks (RankError
+  // naming both sides and the first difference), lays out the arena and takes rank 0's parameters
+  // and buffers. `example` is a dry input: zeros, a batch of two.
   Replica(Context& context, comm::Communicator& communicator, std::shared_ptr<nn::Module> model,
           const Variable& example, const DryLoss& dry_loss, const OptimizerFactory& make_optimizer,
           const ReplicaOptions& options);

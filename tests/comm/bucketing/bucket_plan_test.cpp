@@ -162,13 +162,13 @@ TEST(BucketPlan, EmptyInputsGiveNoBuckets) {
   EXPECT_EQ(plan_buckets({}, {}).describe(), "no buckets");
 }
 
-TEST(BucketPlan, HashAndDescription) {
+TEST(BucketPlan, ListAndDescription) {
   const auto plan = plan_buckets({layout({1 << 20})}, limits(1 << 20));
   EXPECT_EQ(plan.describe(), "4 buckets of 1.0 MiB to 1.0 MiB, 4.0 MiB in all");
-  EXPECT_EQ(plan.hash(), plan_buckets({layout({1 << 20})}, limits(1 << 20)).hash());
-  EXPECT_NE(plan.hash(), plan_buckets({layout({1 << 20})}, limits(1 << 19)).hash());
-  EXPECT_NE(plan.hash(),
-            plan_buckets({layout({1 << 20}, 1, DType::int32)}, limits(1 << 20)).hash());
+  EXPECT_EQ(plan.list(), plan_buckets({layout({1 << 20})}, limits(1 << 20)).list());
+  EXPECT_NE(plan.list(), plan_buckets({layout({1 << 20})}, limits(1 << 19)).list());
+  EXPECT_NE(plan.list(),
+            plan_buckets({layout({1 << 20}, 1, DType::int32)}, limits(1 << 20)).list());
 }
 
 TEST(BucketPlan, RefusesWhatMakesNoSense) {

@@ -12,7 +12,6 @@
 #include "framework/base/hash.h"
 #include "framework/nn/linear.h"
 #include "tests/train/parallel/toy_training.h"
-#include "train/parallel/consistency.h"
 
 namespace lockstep::train {
 namespace {
@@ -97,7 +96,7 @@ TEST_P(ReplicaWorlds, HoldTheSameBitsAfterEveryStep) {
   std::mutex mutex;
   std::map<std::int64_t, std::vector<std::uint64_t>> digests;
   problem.after_update = [&](Rank rank, Replica& replica, std::int64_t step) {
-    require_equal_replicas(rank.communicator, replica.arena(), step, rank.context.compute_stream());
+    require_equal_replicas(rank, replica, step);
     const Tensor& flat = replica.arena().segments()[0].parameters;
     const std::scoped_lock lock(mutex);
     digests[step].push_back(
@@ -277,7 +276,7 @@ TEST(Replica, AnUnusedParameterStaysWhereItIsWhenAskedTo) {
   std::mutex mutex;
   std::map<std::int64_t, std::set<float>> values;
   problem.after_update = [&](Rank rank, Replica& replica, std::int64_t step) {
-    require_equal_replicas(rank.communicator, replica.arena(), step, rank.context.compute_stream());
+    require_equal_replicas(rank, replica, step);
     const std::scoped_lock lock(mutex);
     for (const auto& parameter : replica.model().named_parameters())
       if (parameter.name == "forgotten.weight")
@@ -342,40 +341,6 @@ TEST(Replica, StartsFromTheParametersOfRankZero) {
     if (rank.communicator.rank() == 3) found = result.parameters;
   });
   EXPECT_LT(largest_relative_difference(expected, found), 1e-5);
-}
-
-class DamagedReplica : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Sizes, DamagedReplica, ::testing::Values(2, 4));
-
-bool is_numeric(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const NumericError&) {
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
-}
-
-// GRAD-4
-TEST_P(DamagedReplica, IsFoundWithParameterAndStep) {
-  ToyProblem problem;
-  problem.after_update = [](Rank rank, Replica& replica, std::int64_t step) {
-    if (step == 5 && rank.communicator.rank() == rank.communicator.size() - 2) {
-      const Tensor& weight = replica.model().named_parameters()[2].variable.value();
-      reinterpret_cast<std::uint32_t&>(weight.data<float>()[3]) ^= 1;
-    }
-    require_equal_replicas(rank.communicator, replica.arena(), step, rank.context.compute_stream());
-  };
-  const auto errors = run_ranks_catching(GetParam(), [&](Rank rank) { train_toy(rank, problem); });
-  // A rank that was about to find it itself may be ended by one that was faster.
-  EXPECT_TRUE(std::any_of(errors.begin(), errors.end(), is_numeric));
-  for (const auto& error : errors) {
-    EXPECT_THAT(message_of(error), HasSubstr("step 5"));
-    EXPECT_THAT(message_of(error), HasSubstr("'hidden.1.weight'"));
-    EXPECT_THAT(message_of(error),
-                HasSubstr(GetParam() == 2 ? "ranks 0 and 1 differ" : "rank 2 differs"));
-  }
 }
 
 }  // namespace

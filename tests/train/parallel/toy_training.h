@@ -11,6 +11,7 @@
 #include "framework/ops/ops.h"
 #include "models/registry.h"
 #include "tests/train/parallel/thread_ranks.h"
+#include "train/parallel/consistency.h"
 #include "train/parallel/replica.h"
 
 namespace lockstep::train {
@@ -78,6 +79,13 @@ inline std::unique_ptr<Replica> make_toy_replica(Rank rank, const ToyProblem& pr
         return optim::make_sgd(arena, {.momentum = problem.momentum});
       },
       problem.replica);
+}
+
+// Collective.
+inline void require_equal_replicas(Rank rank, Replica& replica, std::int64_t step) {
+  ConsistencyCheck check(rank.context, rank.communicator, replicated_tensors(replica));
+  if (const auto divergence = check.run(step, rank.context.compute_stream()))
+    throw NumericError(divergence->describe());
 }
 
 inline ToyResult train_toy(Rank rank, const ToyProblem& problem) {

@@ -1,0 +1,9 @@
+#include "train/version.h"
+
+namespace lockstep::train {
+
+std::string_view program_version() {
+  return LOCKSTEP_VERSION;
+}
+
+}  // namespace lockstep::train
