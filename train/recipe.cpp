@@ -8,6 +8,7 @@
 #include "framework/kernels/kernels.h"
 #include "framework/ops/cross_entropy.h"
 #include "train/config/print.h"
+#include "train/damage.h"
 #include "train/version.h"
 
 namespace lockstep::train {
@@ -43,10 +44,14 @@ ReplicaOptions replica_options(const Config& config, const FaultHook& faults, in
                                   : UnusedParameters::error;
   options.clip_norm = config.optimizer.clip_norm;
   options.per_bucket = config.optimizer.per_bucket == "on" || config.optimizer.per_bucket == "auto";
-  if (faults.active())
+  if (faults.active()) {
     options.before_all_reduce = [&faults, rank](std::int64_t step) {
       faults.hit(rank, step, FaultPlace::before_allreduce);
     };
+    options.on_first_gradient = [&faults, rank](std::int64_t step, const Tensor& gradient) {
+      damage(faults.hit(rank, step, FaultPlace::gradient), gradient);
+    };
+  }
   return options;
 }
 

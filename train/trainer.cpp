@@ -19,6 +19,7 @@
 #include "train/checkpoint_folder.h"
 #include "train/config/print.h"
 #include "train/culprits.h"
+#include "train/damage.h"
 #include "train/evaluate.h"
 #include "train/fault.h"
 #include "train/launch/launch.h"
@@ -65,7 +66,6 @@ class Trainer {
   void evaluate_now();
   void save();
   bool checkpoints_enabled() const;
-  void damage_gradients();
   void damage_parameters();
 
   const Config& config_;
@@ -222,7 +222,6 @@ void Trainer::train_step() {
 
   replica_->begin_update(step, config_.train.accumulate);
   StepSummary local = forward_backward(batch);
-  if (faults_.active()) damage_gradients();
   replica_->finish_backward();
   local.stop_requests = worker_.stop_requested() ? 1 : 0;
   local.data_wait_seconds = training_data_.wait_seconds() - data_wait_before_;
@@ -297,7 +296,6 @@ void Trainer::handle_nonfinite(const data::Batch& batch) {
   const std::int64_t step = steps_done_ + 1;
   replica_->begin_update(step, config_.train.accumulate, /*average=*/false);
   forward_backward(batch);
-  if (faults_.active()) damage_gradients();
   replica_->finish_backward();
   const auto culprits = find_culprits(communicator_, replica_->communication_stream(),
                                       !replica_->gradients_are_finite(), batch);
@@ -368,25 +366,6 @@ void Trainer::save() {
                           .world_size = communicator_.size(),
                           .loss_scale = scaler_.state()};
   checkpoints_->save(*replica_, progress, to_yaml(config_));
-}
-
-// A fault asked for by a test: breaks one element.
-void damage(Damage kind, const Tensor& flat) {
-  if (kind == Damage::none) return;
-  base::visit_dtype(flat.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T& element = flat.elements<T>()[0];
-    if constexpr (std::is_floating_point_v<T>) {
-      if (kind == Damage::nan) element = std::numeric_limits<T>::quiet_NaN();
-      if (kind == Damage::inf) element = std::numeric_limits<T>::infinity();
-    }
-    if (kind == Damage::flip) reinterpret_cast<unsigned char&>(element) ^= 1;
-  });
-}
-
-void Trainer::damage_gradients() {
-  damage(faults_.hit(communicator_.rank(), steps_done_ + 1, FaultPlace::gradient),
-         replica_->arena().segments()[0].gradients);
 }
 
 void Trainer::damage_parameters() {

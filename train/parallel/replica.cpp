@@ -122,6 +122,7 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   micro_batches_ = micro_batches;
   micro_batch_ = 0;
   had_rows_ = false;
+  had_gradient_ = false;
   exposed_seconds_ = 0;
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
   if (!averaging_) return;
@@ -159,6 +160,8 @@ void Replica::announce(const Variable& leaf, std::int64_t begin, std::int64_t en
                        bool final_contribution) {
   const auto [segment, index] = arena_.find(leaf);
   reached_[segment][index] = true;
+  if (options_.on_first_gradient && !std::exchange(had_gradient_, true))
+    options_.on_first_gradient(step_, leaf.grad().flatten().slice(0, begin, end));
   if (!final_contribution || !averaging_) return;
   const std::int64_t offset = arena_.segments()[segment].entries[index].begin;
   averager_.ready(segment, offset + begin, offset + end);

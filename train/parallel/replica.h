@@ -52,6 +52,8 @@ struct ReplicaOptions {
   // stream before the buckets of update `step` are launched. What it throws aborts the run with
   // this rank as the cause.
   std::function<void(std::int64_t step)> before_all_reduce;
+  // Test-only: gets the first gradients of update `step` that are final, before they can travel.
+  std::function<void(std::int64_t step, const Tensor& gradient)> on_first_gradient;
 };
 
 // Makes the optimizer on the replica's arena.
@@ -127,6 +129,7 @@ class Replica {
   std::int64_t micro_batches_ = 1;
   std::int64_t micro_batch_ = 0;
   bool had_rows_ = false;
+  bool had_gradient_ = false;
   double exposed_seconds_ = 0;
   double gradient_norm_ = 0;
 };
