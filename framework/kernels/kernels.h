@@ -49,7 +49,8 @@ struct GradientUse {
   double scale = 1;                                        // clipping by norm, loss scale
   double limit = std::numeric_limits<double>::infinity();  // clipping by value
   // int32 [1], may be undefined: set to 1 where an element of grad is not finite, left alone
-  // otherwise. Looking costs nothing where every element is read anyway.
+  // otherwise. Looking costs nothing where every element is read anyway. Such an element leaves its
+  // parameter as it was, so that the gradients can be computed again to find whose it came from.
   Tensor nonfinite = {};
 };
 

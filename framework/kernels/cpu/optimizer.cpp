@@ -55,13 +55,14 @@ bool sgd_block(std::int64_t n, const SgdConstants<T>& constants, T* __restrict p
   for (std::int64_t i = 0; i < n; ++i) {
     const T p = parameter[i];
     T step = grad[i] + decay * p;
-    bad |= grad.is_bad(i);
+    const int is_bad = grad.is_bad(i);
+    bad |= is_bad;
     if constexpr (has_momentum) {
       const T velocity = momentum * buffer[i] + step;
       buffer[i] = velocity;
       step = nesterov ? step + momentum * velocity : velocity;
     }
-    parameter[i] = p - lr * step;
+    parameter[i] = is_bad ? p : p - lr * step;
   }
   return bad != 0;
 }
@@ -99,13 +100,15 @@ bool adam_block(std::int64_t n, const AdamConstants<T>& constants, T* __restrict
   for (std::int64_t i = 0; i < n; ++i) {
     const T p = parameter[i];
     const T g = grad[i] + c.decay * p;
-    bad |= grad.is_bad(i);
+    const int is_bad = grad.is_bad(i);
+    bad |= is_bad;
     const T m = first_moment[i] + c.blend1 * (g - first_moment[i]);
     const T v = c.beta2 * second_moment[i] + c.blend2 * (g * g);
     first_moment[i] = m;
     second_moment[i] = v;
-    parameter[i] =
+    const T updated =
         c.keep * p - c.step_size * (m / (std::sqrt(v) * c.inverse_sqrt_correction2 + c.epsilon));
+    parameter[i] = is_bad ? p : updated;
   }
   return bad != 0;
 }

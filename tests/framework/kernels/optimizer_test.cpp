@@ -191,6 +191,27 @@ TEST(OptimizerKernels, ValuesThatAreNotFiniteAreNoticed) {
   }
 }
 
+TEST(OptimizerKernels, AValueThatIsNotFiniteLeavesItsParameter) {
+  const auto context = device::make_cpu_context();
+  for (const DType dtype : float_types)
+    for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")})
+      for (int step = 0; step < 3; ++step) {
+        std::vector<Tensor> tensors;
+        for (int i = 0; i < 4; ++i) tensors.push_back(Tensor::empty(*context, {100}, dtype));
+        const Tensor &p = tensors[0], &grad = tensors[1], &m = tensors[2], &v = tensors[3];
+        for (const Tensor& t : {p, grad}) kernels.fill(1, t);
+        for (const Tensor& t : {m, v}) kernels.fill(0, t);
+        kernels.fill(bad, grad.slice(0, 37, 38));
+        if (step == 0) kernels.sgd_step(p, grad, {}, {}, {.lr = 0.1});
+        if (step == 1) kernels.sgd_step(p, grad, m, {}, {.lr = 0.1, .momentum = 0.9});
+        if (step == 2) kernels.adam_step(p, grad, m, v, {}, {.lr = 0.1});
+        const Tensor changed = Tensor::empty(*context, {100}, DType::float64);
+        kernels.copy(p, changed);
+        for (std::int64_t i = 0; i < 100; ++i)
+          EXPECT_EQ(changed.elements<double>()[static_cast<std::size_t>(i)] == 1, i == 37) << i;
+      }
+}
+
 TEST(OptimizerKernels, MistakesAreNamed) {
   const auto context = device::make_cpu_context();
   const Tensor a = Tensor::empty(*context, {4}), b = Tensor::empty(*context, {5});
