@@ -39,9 +39,9 @@ std::vector<Entry> parameter_entries(const nn::ParameterArena& arena) {
 }
 
 std::vector<Entry> optimizer_entries(const nn::ParameterArena& arena,
-                                     const optim::Optimizer& optimizer) {
+                                     const OptimizerState& optimizer) {
   std::vector<Entry> entries;
-  for (const auto& state : optimizer.state())
+  for (const auto& state : optimizer)
     for (std::size_t s = 0; s < arena.segments().size(); ++s)
       for (const auto& entry : arena.segments()[s].entries)
         entries.push_back({fmt::format("/optimizer/{}/{}", state.name, entry.name),
@@ -51,11 +51,11 @@ std::vector<Entry> optimizer_entries(const nn::ParameterArena& arena,
   return entries;
 }
 
-std::vector<Entry> all_entries(Replica& replica) {
+std::vector<Entry> all_entries(Replica& replica, const OptimizerState& optimizer) {
   std::vector<Entry> entries = parameter_entries(replica.arena());
   for (const auto& buffer : replica.model().named_buffers())
     entries.push_back({"/buffers/" + buffer.name, buffer.tensor});
-  for (auto& entry : optimizer_entries(replica.arena(), replica.optimizer()))
+  for (auto& entry : optimizer_entries(replica.arena(), optimizer))
     entries.push_back(std::move(entry));
   return entries;
 }
@@ -131,8 +131,8 @@ void write_text_dataset(hid_t file, const char* path, const std::string& text) {
               path);
 }
 
-void write_file(const std::string& path, Replica& replica, const Progress& progress,
-                const std::string& config) {
+void write_file(const std::string& path, Replica& replica, const OptimizerState& state,
+                const Progress& progress, const std::string& config) {
   const auto lock = hdf5::lock();
   Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose,
               "cannot create it");
@@ -141,7 +141,7 @@ void write_file(const std::string& path, Replica& replica, const Progress& progr
   const Handle optimizer = make_group(file.get(), "/optimizer");
   hdf5::write_text(optimizer.get(), "name", std::string(replica.optimizer().name()), "/optimizer");
   hdf5::write_integer(optimizer.get(), "updates", replica.optimizer().updates(), "/optimizer");
-  for (const auto& entry : all_entries(replica)) write_entry(file.get(), entry);
+  for (const auto& entry : all_entries(replica, state)) write_entry(file.get(), entry);
 
   const Handle group = make_group(file.get(), "/progress");
   hdf5::write_integer(group.get(), "epoch", progress.epoch, "/progress");
@@ -153,8 +153,8 @@ void write_file(const std::string& path, Replica& replica, const Progress& progr
   write_text_dataset(file.get(), "/config", config);
   const Handle digests = make_group(file.get(), "/digests");
   hdf5::write_text(digests.get(), "weights", weights_digest(replica.arena()), "/digests");
-  hdf5::write_text(digests.get(), "optimizer",
-                   optimizer_digest(replica.arena(), replica.optimizer()), "/digests");
+  hdf5::write_text(digests.get(), "optimizer", optimizer_digest(replica.arena(), state),
+                   "/digests");
   hdf5::check(H5Fflush(file.get(), H5F_SCOPE_GLOBAL), "cannot write it");
   file.close("cannot write it");
 }
@@ -298,15 +298,15 @@ std::string weights_digest(const nn::ParameterArena& arena) {
   return digest_of(parameter_entries(arena));
 }
 
-std::string optimizer_digest(const nn::ParameterArena& arena, const optim::Optimizer& optimizer) {
-  return digest_of(optimizer_entries(arena, optimizer));
+std::string optimizer_digest(const nn::ParameterArena& arena, const OptimizerState& state) {
+  return digest_of(optimizer_entries(arena, state));
 }
 
-void save_checkpoint(const std::string& path, Replica& replica, const Progress& progress,
-                     const std::string& config) {
+void save_checkpoint(const std::string& path, Replica& replica, const OptimizerState& optimizer,
+                     const Progress& progress, const std::string& config) {
   const std::string temporary = path + ".tmp";
   try {
-    write_file(temporary, replica, progress, config);
+    write_file(temporary, replica, optimizer, progress, config);
     sync_to_disk(temporary, O_RDONLY);
     std::filesystem::rename(temporary, path);
     sync_to_disk(std::filesystem::path(path).parent_path().string(), O_RDONLY | O_DIRECTORY);
@@ -325,13 +325,15 @@ Progress load_checkpoint(const std::string& path, Replica& replica) {
     if (name != replica.optimizer().name())
       throw DataError(fmt::format("it was saved with optimizer {}, this run uses {}", name,
                                   replica.optimizer().name()));
-    for (const auto& entry : all_entries(replica)) read_entry(file, entry);
+    const OptimizerState state = replica.blank_optimizer_state();
+    for (const auto& entry : all_entries(replica, state)) read_entry(file, entry);
     replica.optimizer().set_updates(required_integer(optimizer, "updates", "/optimizer"));
     const Handle digests = open_group(file, "/digests");
     require_digest("weights", required_text(digests, "weights", "/digests"),
                    weights_digest(replica.arena()));
     require_digest("optimizer state", required_text(digests, "optimizer", "/digests"),
-                   optimizer_digest(replica.arena(), replica.optimizer()));
+                   optimizer_digest(replica.arena(), state));
+    replica.take_optimizer_state(state);
     return read_progress(file);
   });
 }

@@ -23,13 +23,14 @@ struct Progress {
 
 // Digests of 128 bits, in hexadecimal; equal states have equal digests, on any number of workers.
 std::string weights_digest(const nn::ParameterArena& arena);
-std::string optimizer_digest(const nn::ParameterArena& arena, const optim::Optimizer& optimizer);
+std::string optimizer_digest(const nn::ParameterArena& arena, const OptimizerState& state);
 
 // Writes `path` so that it is complete or not there: to a temporary file beside it, flushed to the
 // disk, then renamed, then the folder flushed. Throws CheckpointError with path and reason; the
-// temporary file is gone then.
-void save_checkpoint(const std::string& path, Replica& replica, const Progress& progress,
-                     const std::string& config);
+// temporary file is gone then. `optimizer` is what Replica::gather_optimizer_state() gave this
+// rank.
+void save_checkpoint(const std::string& path, Replica& replica, const OptimizerState& optimizer,
+                     const Progress& progress, const std::string& config);
 
 // Loads everything into `replica`, whose model and optimizer must be those that were saved, and
 // checks the digests. Throws CheckpointError naming file, entry, what was found and expected.

@@ -63,10 +63,11 @@ CheckpointFolder::CheckpointFolder(const CheckpointFolderOptions& options, const
     if (entry.path().extension() == ".tmp") fs::remove(entry.path());
 }
 
-void CheckpointFolder::save(Replica& replica, const Progress& progress, const std::string& config) {
+void CheckpointFolder::save(Replica& replica, const OptimizerState& optimizer,
+                            const Progress& progress, const std::string& config) {
   const std::string path = (fs::path(options_.path) / file_name(progress.steps_done)).string();
   try {
-    save_checkpoint(path, replica, progress, config);
+    save_checkpoint(path, replica, optimizer, progress, config);
   } catch (const CheckpointError& error) {
     if (options_.stop_on_error) throw;
     last_error_ = error.what();

@@ -24,7 +24,8 @@ class CheckpointFolder {
   // Creates the folder, tries to write to it, and removes what an interrupted save left.
   CheckpointFolder(const CheckpointFolderOptions& options, const Log& log);
 
-  void save(Replica& replica, const Progress& progress, const std::string& config);
+  void save(Replica& replica, const OptimizerState& optimizer, const Progress& progress,
+            const std::string& config);
   // Throws what the last save failed with, if it failed.
   void require_last_save() const;
 

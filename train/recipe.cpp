@@ -19,16 +19,21 @@ std::size_t bytes_of_mib(double mib) {
 }
 
 std::unique_ptr<optim::Optimizer> make_optimizer(const Config::Optimizer& config,
-                                                 nn::ParameterArena& arena) {
+                                                 nn::ParameterArena& arena,
+                                                 const optim::Shard& shard) {
   if (config.name == "sgd")
-    return optim::make_sgd(arena, {.momentum = config.momentum,
-                                   .weight_decay = config.weight_decay,
-                                   .nesterov = config.nesterov});
-  return optim::make_adam(arena, {.beta1 = config.beta1,
-                                  .beta2 = config.beta2,
-                                  .epsilon = config.epsilon,
-                                  .weight_decay = config.weight_decay,
-                                  .decoupled = config.name == "adamw"});
+    return optim::make_sgd(arena,
+                           {.momentum = config.momentum,
+                            .weight_decay = config.weight_decay,
+                            .nesterov = config.nesterov},
+                           shard);
+  return optim::make_adam(arena,
+                          {.beta1 = config.beta1,
+                           .beta2 = config.beta2,
+                           .epsilon = config.epsilon,
+                           .weight_decay = config.weight_decay,
+                           .decoupled = config.name == "adamw"},
+                          shard);
 }
 
 ReplicaOptions replica_options(const Config& config, const FaultHook& faults, int rank) {
@@ -42,7 +47,9 @@ ReplicaOptions replica_options(const Config& config, const FaultHook& faults, in
   options.unused_parameters = config.data_parallel.unused_parameters == "zero"
                                   ? UnusedParameters::zero
                                   : UnusedParameters::error;
+  options.shard_optimizer = config.data_parallel.sharding == "optimizer";
   options.clip_norm = config.optimizer.clip_norm;
+  options.clip_value = config.optimizer.clip_value;
   options.per_bucket = config.optimizer.per_bucket == "on" || config.optimizer.per_bucket == "auto";
   if (faults.active()) {
     options.before_all_reduce = [&faults, rank](std::int64_t step) {
@@ -103,7 +110,9 @@ std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
   kernels::kernels_for(context).fill(0, example);
   return std::make_unique<Replica>(
       context, communicator, std::move(model), Variable(example), dry_loss,
-      [&config](nn::ParameterArena& arena) { return make_optimizer(config.optimizer, arena); },
+      [&config](nn::ParameterArena& arena, const optim::Shard& shard) {
+        return make_optimizer(config.optimizer, arena, shard);
+      },
       replica_options(config, faults, communicator.rank()));
 }
 

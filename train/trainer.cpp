@@ -318,6 +318,7 @@ void Trainer::after_update() {
 
 void Trainer::check_replicas() {
   checked_at_ = steps_done_;
+  replica_->wait_for_parameters();
   if (const auto divergence = consistency_.run(steps_done_, replica_->communication_stream()))
     handle_divergence(*divergence);
   if (metrics_) metrics_->weights(steps_done_, consistency_.weights_digest());
@@ -358,6 +359,7 @@ void Trainer::save() {
   saved_at_ = steps_done_;
   // A damaged state must not outlive the run.
   if (config_.consistency.every > 0 && checked_at_ != steps_done_) check_replicas();
+  const OptimizerState optimizer = replica_->gather_optimizer_state();
   if (!checkpoints_) return;
   faults_.hit(communicator_.rank(), steps_done_, FaultPlace::save);
   const Progress progress{.epoch = epoch_,
@@ -365,7 +367,7 @@ void Trainer::save() {
                           .steps_done = steps_done_,
                           .world_size = communicator_.size(),
                           .loss_scale = scaler_.state()};
-  checkpoints_->save(*replica_, progress, to_yaml(config_));
+  checkpoints_->save(*replica_, optimizer, progress, to_yaml(config_));
 }
 
 void Trainer::damage_parameters() {

@@ -38,6 +38,12 @@ BucketReduction::Started AllReduction::reduce(std::size_t bucket, Range gradient
           gradients.bytes()};
 }
 
+BucketReduction::Started ScatterReduction::reduce(std::size_t bucket, Range gradients,
+                                                  Stream& stream) {
+  return {communicator_.reduce_scatter(gradients, ReduceOp::sum, stream, static_cast<Tag>(bucket)),
+          gradients.bytes()};
+}
+
 Work join(std::vector<Work> collectives, Stream& stream) {
   return Work(std::make_shared<JoinedWork>(std::move(collectives), stream.record()));
 }

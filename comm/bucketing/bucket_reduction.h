@@ -50,6 +50,17 @@ class AllReduction final : public BucketReduction {
   Communicator& communicator_;
 };
 
+// One reduce-scatter, in place: a rank has the sum in its slice (slice_of) of the bucket only.
+class ScatterReduction final : public BucketReduction {
+ public:
+  explicit ScatterReduction(Communicator& communicator) : communicator_(communicator) {}
+  std::string_view name() const override { return "none"; }
+  Started reduce(std::size_t bucket, Range gradients, Stream& stream) override;
+
+ private:
+  Communicator& communicator_;
+};
+
 // For reductions of several steps: the work that is done when everything enqueued on `stream` so
 // far is. It fails with what the first of `collectives` failed with that did; its times span
 // theirs.

@@ -62,7 +62,9 @@ class LoneReplica {
   Replica& operator*() { return *replica_; }
   Replica* operator->() { return replica_.get(); }
   std::string weights() { return weights_digest(replica_->arena()); }
-  std::string optimizer() { return optimizer_digest(replica_->arena(), replica_->optimizer()); }
+  std::string optimizer() {
+    return optimizer_digest(replica_->arena(), replica_->gather_optimizer_state());
+  }
 
  private:
   std::unique_ptr<Context> context_;
@@ -75,7 +77,7 @@ constexpr Progress progress{.epoch = 2, .step_in_epoch = 5, .steps_done = 37, .w
 TEST_F(Checkpoint, RestoresEverything) {
   LoneReplica saved;
   saved.train(5);
-  save_checkpoint(path("a.h5"), *saved, progress, "seed: 1\n");
+  save_checkpoint(path("a.h5"), *saved, saved->gather_optimizer_state(), progress, "seed: 1\n");
   LoneReplica loaded;
   ASSERT_NE(loaded.weights(), saved.weights());
   ASSERT_NE(loaded.optimizer(), saved.optimizer());
@@ -95,7 +97,8 @@ TEST_F(Checkpoint, RestoresEverything) {
 TEST_F(Checkpoint, IsSummarized) {
   LoneReplica saved;
   saved.train(1);
-  save_checkpoint(path("a.h5"), *saved, progress, "seed: 1\nmodel: {name: mlp}\n");
+  save_checkpoint(path("a.h5"), *saved, saved->gather_optimizer_state(), progress,
+                  "seed: 1\nmodel: {name: mlp}\n");
   const CheckpointSummary summary = summarize_checkpoint(path("a.h5"));
   EXPECT_EQ(summary.config, "seed: 1\nmodel: {name: mlp}\n");
   EXPECT_EQ(summary.weights_digest, saved.weights());
@@ -115,7 +118,7 @@ std::string load_error(const std::string& path, Replica& replica) {
 
 TEST_F(Checkpoint, OfAnotherModelIsRefused) {
   LoneReplica saved;
-  save_checkpoint(path("a.h5"), *saved, progress, "");
+  save_checkpoint(path("a.h5"), *saved, saved->gather_optimizer_state(), progress, "");
   ToyProblem wider = LoneReplica::trained();
   wider.make_model = [](Context& context, const ToyProblem& p) {
     return models::make_model(context, "mlp", {{"hidden", std::vector<std::int64_t>{17, 8}}},
@@ -131,14 +134,14 @@ TEST_F(Checkpoint, OfAnotherModelIsRefused) {
   };
   LoneReplica deep(deeper);
   EXPECT_THAT(load_error(path("a.h5"), *deep), HasSubstr("hidden.2"));
-  save_checkpoint(path("deep.h5"), *deep, progress, "");
+  save_checkpoint(path("deep.h5"), *deep, deep->gather_optimizer_state(), progress, "");
   EXPECT_THAT(load_error(path("deep.h5"), *saved), HasSubstr("'hidden.2"));
 }
 
 TEST_F(Checkpoint, ThatIsDamagedIsRefused) {
   LoneReplica saved;
   saved.train(2);
-  save_checkpoint(path("a.h5"), *saved, progress, "");
+  save_checkpoint(path("a.h5"), *saved, saved->gather_optimizer_state(), progress, "");
   const auto size = fs::file_size(path("a.h5"));
 
   fs::copy_file(path("a.h5"), path("half.h5"));
@@ -165,7 +168,8 @@ TEST_F(Checkpoint, ThatIsDamagedIsRefused) {
 TEST_F(Checkpoint, FailedSaveLeavesNothingAndSaysWhy) {
   LoneReplica saved;
   try {
-    save_checkpoint(path("no/such/folder/a.h5"), *saved, progress, "");
+    save_checkpoint(path("no/such/folder/a.h5"), *saved, saved->gather_optimizer_state(), progress,
+                    "");
     FAIL();
   } catch (const CheckpointError& error) {
     EXPECT_THAT(error.what(), HasSubstr("no/such/folder/a.h5"));
@@ -182,7 +186,7 @@ TEST_F(Checkpoint, FolderKeepsTheLastOnes) {
   for (std::int64_t step : {5, 10, 15, 200}) {
     Progress at = progress;
     at.steps_done = step;
-    folder.save(*saved, at, "");
+    folder.save(*saved, saved->gather_optimizer_state(), at, "");
   }
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2);
   EXPECT_EQ(newest_checkpoint(folder_.string()), path("step-00000200.h5"));
@@ -203,10 +207,10 @@ TEST_F(Checkpoint, GoingOnAfterAFailedSaveStillEndsWithAnError) {
   CheckpointFolder folder({.path = path("checkpoints"), .keep_last = 2, .stop_on_error = false},
                           log);
   fs::remove_all(path("checkpoints"));
-  folder.save(*saved, progress, "");
+  folder.save(*saved, saved->gather_optimizer_state(), progress, "");
   EXPECT_THROW(folder.require_last_save(), CheckpointError);
   fs::create_directory(path("checkpoints"));
-  folder.save(*saved, progress, "");
+  folder.save(*saved, saved->gather_optimizer_state(), progress, "");
   EXPECT_NO_THROW(folder.require_last_save());
 }
 
@@ -214,7 +218,8 @@ TEST_F(Checkpoint, IsFoundByFileRunOrConfiguration) {
   LoneReplica saved;
   for (const char* run : {"mlp-1", "mlp-2", "other-3"}) {
     fs::create_directories(path(std::string(run) + "/checkpoints"));
-    save_checkpoint(path(std::string(run) + "/checkpoints/step-00000007.h5"), *saved, progress, "");
+    save_checkpoint(path(std::string(run) + "/checkpoints/step-00000007.h5"), *saved,
+                    saved->gather_optimizer_state(), progress, "");
   }
   const std::string second = path("mlp-2/checkpoints/step-00000007.h5");
   EXPECT_EQ(find_checkpoint(second, "", ""), second);

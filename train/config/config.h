@@ -50,6 +50,7 @@ struct Config {
     double epsilon = 1e-8;
     double weight_decay = 0;
     std::optional<double> clip_norm;
+    std::optional<double> clip_value;
     std::string per_bucket = "auto";  // auto|on|off
     bool operator==(const Optimizer&) const = default;
   } optimizer;
@@ -65,6 +66,7 @@ struct Config {
     double bucket_mib = 4;
     double first_bucket_mib = 1;
     bool overlap = true;
+    std::string sharding = "none";            // none|optimizer
     std::string unused_parameters = "error";  // error|zero
     bool operator==(const DataParallel&) const = default;
   } data_parallel;

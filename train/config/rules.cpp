@@ -4,6 +4,19 @@
 
 namespace lockstep::train {
 
+namespace {
+
+// The setting that has to see all gradients before any parameter is updated, if there is one.
+const char* decision_over_all_gradients(const Config& config) {
+  if (config.train.on_nonfinite == "skip") return "train.on_nonfinite: skip";
+  if (config.train.loss_scale == "dynamic") return "train.loss_scale: dynamic";
+  if (config.optimizer.clip_norm) return "optimizer.clip_norm";
+  if (config.data_parallel.sharding == "optimizer") return "data_parallel.sharding: optimizer";
+  return nullptr;
+}
+
+}  // namespace
+
 std::vector<BrokenRule> broken_rules(const Config& config) {
   std::vector<BrokenRule> broken;
   if (config.train.accumulate > config.train.batch_size) {
@@ -15,10 +28,17 @@ std::vector<BrokenRule> broken_rules(const Config& config) {
     broken.push_back(
         {"optimizer.nesterov", "found true with optimizer.momentum: 0, expected momentum > 0"});
   }
-  if (config.optimizer.per_bucket == "on" && config.train.on_nonfinite == "skip") {
+  if (config.optimizer.clip_norm && config.optimizer.clip_value) {
+    broken.push_back({"optimizer.clip_value",
+                      fmt::format("found {} with optimizer.clip_norm: {}, expected one of the two",
+                                  *config.optimizer.clip_value, *config.optimizer.clip_norm)});
+  }
+  if (const char* decision = decision_over_all_gradients(config);
+      decision && config.optimizer.per_bucket == "on") {
     broken.push_back({"optimizer.per_bucket",
-                      "found on, expected auto or off with train.on_nonfinite: skip, which decides "
-                      "over all gradients before the first is applied"});
+                      fmt::format("found on, expected auto or off with {}, which decides over all "
+                                  "gradients before the first is applied",
+                                  decision)});
   }
   if (config.run.name && (config.run.name->find('/') != std::string::npos ||
                           *config.run.name == "." || *config.run.name == "..")) {

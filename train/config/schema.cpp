@@ -189,11 +189,16 @@ void optimizer_keys(std::vector<Key>& all) {
                     "Largest norm of the averaged gradient over all parameters; a longer one is "
                     "scaled down to it.")))
       .other_names = {"max_grad_norm", "grad_clip", "gradient_clip"};
+  add(&Optimizer::clip_value,
+      nullable(real("clip_value", above(0),
+                    "Largest magnitude of an element of the averaged gradient; larger ones are set "
+                    "to it. Not together with clip_norm.")))
+      .other_names = {"gradient_clip_val"};
   add(&Optimizer::per_bucket,
       choice("per_bucket", {"auto", "on", "off"},
              "Update the parameters of a bucket while later buckets still travel. auto: on, unless "
              "a decision over all gradients comes first (train.on_nonfinite: skip, "
-             "train.loss_scale: dynamic, clip_norm)."));
+             "train.loss_scale: dynamic, clip_norm, data_parallel.sharding: optimizer)."));
 }
 
 void schedule_keys(std::vector<Key>& all) {
@@ -233,6 +238,11 @@ void data_parallel_keys(std::vector<Key>& all) {
   add(&DataParallel::overlap,
       boolean("overlap",
               "Average buckets while the backward pass goes on; false averages them after it."));
+  add(&DataParallel::sharding,
+      choice("sharding", {"none", "optimizer"},
+             "Whether each worker keeps the whole optimizer state and updates all parameters, or "
+             "its share of both (ZeRO stage 1): less memory, the same result."))
+      .other_names = {"zero", "zero_stage", "fsdp"};
   add(&DataParallel::unused_parameters,
       choice("unused_parameters", {"error", "zero"},
              "A parameter that an update does not reach ends the run, named, before the update; or "

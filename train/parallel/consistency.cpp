@@ -64,6 +64,7 @@ std::vector<ReplicatedTensor> replicated_tensors(Replica& replica) {
       tensors.push_back({fmt::format("parameter '{}'", entry.name), entry.parameter.value(), true});
   for (const auto& buffer : replica.model().named_buffers())
     tensors.push_back({fmt::format("buffer '{}'", buffer.name), buffer.tensor});
+  if (replica.shards_optimizer()) return tensors;
   for (const auto& state : replica.optimizer().state())
     for (std::size_t s = 0; s < segments.size(); ++s)
       for (const auto& entry : segments[s].entries)

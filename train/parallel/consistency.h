@@ -25,7 +25,8 @@ struct ReplicatedTensor {
   bool is_parameter = false;  // counts for the digest of the weights
 };
 
-// The parameters, the model's buffers and the optimizer's state.
+// The parameters, the model's buffers and, unless each rank has a shard of its own, the optimizer's
+// state.
 std::vector<ReplicatedTensor> replicated_tensors(Replica& replica);
 
 // What a check found, the same on every rank.

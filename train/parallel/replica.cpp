@@ -26,9 +26,17 @@ comm::BucketPlan plan_of(const nn::ParameterArena& arena, const ReplicaOptions& 
   return comm::plan_buckets(layouts_of(arena), options.buckets);
 }
 
+void check(const ReplicaOptions& options) {
+  if (options.shard_optimizer && options.make_reduction)
+    throw UsageError("replica: a communication hook leaves no shards of the sum to update");
+  if (options.clip_norm && options.clip_value)
+    throw UsageError("replica: found clip_norm and clip_value, expected at most one of them");
+}
+
 std::unique_ptr<comm::BucketReduction> make_reduction(comm::Communicator& communicator,
                                                       const nn::ParameterArena& arena,
                                                       const ReplicaOptions& options) {
+  if (options.shard_optimizer) return std::make_unique<comm::ScatterReduction>(communicator);
   if (!options.make_reduction) return std::make_unique<comm::AllReduction>(communicator);
   return options.make_reduction(communicator, arena, plan_of(arena, options));
 }
@@ -40,8 +48,9 @@ std::vector<comm::Range> flat_gradients(const nn::ParameterArena& arena) {
   return ranges;
 }
 
-// Gradients live where peers can read them in place, if the backend has such memory.
-nn::BufferSource gradient_source(comm::Communicator& communicator) {
+// Memory that peers can read in place, if the backend has such: for gradients, and for parameters
+// that peers gather.
+nn::BufferSource addressable_source(comm::Communicator& communicator) {
   if (!communicator.capabilities().wants_addressable_memory) return {};
   return [&communicator](std::size_t bytes) {
     auto memory = communicator.addressable_memory(bytes);
@@ -84,21 +93,32 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
                  const ReplicaOptions& options)
     : context_(context),
       communicator_(communicator),
+      options_((check(options), options)),
       model_(agreed(std::move(model), context, communicator, options)),
       arena_(context, *model_, nn::backward_order(*model_, example, dry_loss),
-             gradient_source(communicator)),
-      optimizer_(make_optimizer(arena_)),
-      communication_(context.make_stream("communication")),
+             addressable_source(communicator),
+             options.shard_optimizer ? addressable_source(communicator) : nn::BufferSource()),
+      communication_(options.overlap && communicator.size() > 1
+                         ? context.make_stream("communication")
+                         : nullptr),
+      communication_stream_(communication_ ? communication_.get() : &context.compute_stream()),
       reduction_(make_reduction(communicator, arena_, options)),
       averager_(*reduction_, layouts_of(arena_), plan_of(arena_, options), flat_gradients(arena_),
-                context.compute_stream(), *communication_, options.overlap),
-      options_(options),
+                context.compute_stream(), *communication_stream_, options.overlap),
+      optimizer_(make_optimizer(arena_, options.shard_optimizer
+                                            ? shard_of(averager_.plan(), arena_.segments().size(),
+                                                       communicator.rank(), communicator.size())
+                                            : optim::whole_of(arena_))),
+      norm_(arena_, averager_.plan(), communicator, options.shard_optimizer),
       nonfinite_(Tensor::empty(context, {1}, DType::int32)) {
   for (const auto& segment : arena_.segments())
     reached_.emplace_back(segment.entries.size(), false);
   require_agreement(communicator_, averager_.plan().list() + gradient_order(arena_),
                     context_.compute_stream());
   take_parameters_of_rank_0();
+  if (options_.shard_optimizer)
+    gather_ = std::make_unique<ParameterGather>(arena_, averager_.plan(), communicator,
+                                                context.compute_stream(), *communication_stream_);
   // What the dry run took, and the parameters' first places, will not be needed again.
   context_.allocator().release_cached();
 }
@@ -123,12 +143,14 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   micro_batch_ = 0;
   had_rows_ = false;
   had_gradient_ = false;
+  averaged_norm_.reset();
   exposed_seconds_ = 0;
+  if (gather_) gather_->reset_exposed();
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
   if (!averaging_) return;
   averager_.begin();
   if (options_.before_all_reduce) {
-    communication_->enqueue([this, step] {
+    communication_stream_->enqueue([this, step] {
       try {
         options_.before_all_reduce(step);
       } catch (const std::exception& error) {
@@ -202,46 +224,107 @@ void Replica::wait_for_all() {
   for (std::size_t b = 0; b < averager_.plan().buckets.size(); ++b) wait_for_bucket(b);
 }
 
-Tensor Replica::gradients_of(const comm::Bucket& bucket) const {
-  return arena_.segments()[bucket.segment].gradients.slice(0, bucket.begin, bucket.end);
-}
-
-bool Replica::is_finite(const comm::Bucket& bucket) const {
-  return kernels::kernels_for(context_).all_finite(gradients_of(bucket));
-}
-
 bool Replica::gradients_are_finite() {
-  if (averaging_) wait_for_all();
-  const auto& buckets = averager_.plan().buckets;
-  return std::all_of(buckets.begin(), buckets.end(),
-                     [this](const comm::Bucket& bucket) { return is_finite(bucket); });
+  if (averaging_) return std::isfinite(averaged_norm());
+  const auto& segments = arena_.segments();
+  return std::all_of(segments.begin(), segments.end(), [this](const auto& segment) {
+    return kernels::kernels_for(context_).all_finite(segment.gradients);
+  });
 }
 
-// The averaged gradients are the same bits on every rank, so each computes the norm for itself.
+// Of the same bits on every rank. Buckets are read as they arrive, while later ones travel.
+double Replica::averaged_norm() {
+  if (averaged_norm_) return *averaged_norm_;
+  for (std::size_t b = 0; b < averager_.plan().buckets.size(); ++b) {
+    wait_for_bucket(b);
+    norm_.add(b);
+  }
+  const auto start = device::Clock::now();
+  averaged_norm_ = norm_.total(*communication_stream_);
+  exposed_seconds_ += seconds_since(start);
+  return *averaged_norm_;
+}
+
 double Replica::clip_factor(double gradient_scale) {
-  double squares = 0;
-  for (const auto& bucket : averager_.plan().buckets)
-    squares += kernels::kernels_for(context_).sum_of_squares(gradients_of(bucket));
-  gradient_norm_ = std::sqrt(squares) * gradient_scale;
+  gradient_norm_ = averaged_norm() * gradient_scale;
   return gradient_norm_ > *options_.clip_norm ? *options_.clip_norm / gradient_norm_ : 1;
 }
 
 bool Replica::update(double lr, double gradient_scale) {
-  const auto& buckets = averager_.plan().buckets;
-  if (!options_.per_bucket || options_.clip_norm) wait_for_all();
-  if (options_.clip_norm) gradient_scale *= clip_factor(gradient_scale);
-  kernels::kernels_for(context_).fill(0, nonfinite_);
-  const kernels::GradientUse use = {.scale = gradient_scale, .nonfinite = nonfinite_};
+  kernels::GradientUse use = {.scale = gradient_scale};
+  if (options_.clip_value) use.limit = *options_.clip_value;
+  // What needs the norm sees by it whether all gradients are finite. So do ranks that each have a
+  // slice of them, who could not agree otherwise. Else the optimizer looks on the way.
+  if (options_.clip_norm || options_.shard_optimizer || averaged_norm_) {
+    if (!std::isfinite(averaged_norm())) return false;
+    if (options_.clip_norm) use.scale *= clip_factor(gradient_scale);
+  } else {
+    kernels::kernels_for(context_).fill(0, nonfinite_);
+    use.nonfinite = nonfinite_;
+  }
+  if (!options_.per_bucket) wait_for_all();
   optimizer_->begin_update(lr);
+  if (gather_) {
+    update_slices(use);
+    return true;
+  }
+  const auto& buckets = averager_.plan().buckets;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     wait_for_bucket(b);
     optimizer_->apply(buckets[b].segment, buckets[b].begin, buckets[b].end, use);
   }
-  return nonfinite_.item<std::int32_t>() == 0;
+  return !use.nonfinite.defined() || nonfinite_.item<std::int32_t>() == 0;
+}
+
+// From the last bucket to the first: the next forward pass begins with what the backward pass
+// finished last.
+void Replica::update_slices(const kernels::GradientUse& use) {
+  gather_->begin();
+  const auto& buckets = averager_.plan().buckets;
+  for (std::size_t b = buckets.size(); b-- > 0;) {
+    const auto slice =
+        comm::slice_of(buckets[b].count(), communicator_.rank(), communicator_.size());
+    optimizer_->apply(buckets[b].segment, buckets[b].begin + slice.begin,
+                      buckets[b].begin + slice.end, use);
+    gather_->start(b);
+  }
+  gather_->end();
+}
+
+void Replica::wait_for_parameters() const {
+  if (gather_) gather_->finish();
+}
+
+nn::ParameterArena& Replica::arena() {
+  wait_for_parameters();
+  return arena_;
+}
+
+const nn::ParameterArena& Replica::arena() const {
+  wait_for_parameters();
+  return arena_;
+}
+
+OptimizerState Replica::gather_optimizer_state() {
+  if (!gather_) return optimizer_->state();
+  wait_for_parameters();
+  return gather_state(arena_, *optimizer_, averager_.plan(), communicator_, *communication_stream_);
+}
+
+OptimizerState Replica::blank_optimizer_state() {
+  return gather_ ? make_whole_state(arena_, *optimizer_) : optimizer_->state();
+}
+
+void Replica::take_optimizer_state(const OptimizerState& whole) {
+  if (gather_) take_state(whole, *optimizer_);  // otherwise it is the state
+}
+
+double Replica::exposed_seconds() const {
+  return exposed_seconds_ + (gather_ ? gather_->exposed_seconds() : 0);
 }
 
 double Replica::communication_seconds() const {
-  double seconds = 0;
+  double seconds = gather_ ? gather_->communication_seconds() : 0;
   for (const auto& work : averager_.works()) {
     if (!work.done()) continue;
     const auto times = work.times();

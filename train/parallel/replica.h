@@ -23,6 +23,8 @@
 #include "comm/communicator.h"
 #include "framework/nn/parameter_arena.h"
 #include "framework/optim/optimizer.h"
+#include "train/parallel/gradient_norm.h"
+#include "train/parallel/sharding.h"
 
 namespace lockstep::train {
 
@@ -38,9 +40,13 @@ using ReductionFactory = std::function<std::unique_ptr<comm::BucketReduction>(
 struct ReplicaOptions {
   comm::BucketPlanOptions buckets;
   bool overlap = true;
-  ReductionFactory make_reduction;  // none: plain all-reduces
+  ReductionFactory make_reduction;  // none: plain sums
+  // Each rank has the optimizer state of its slices of the buckets only, and updates these. The
+  // same bits as without where reduce-scatter adds in the order of all-reduce. Not with a
+  // make_reduction.
+  bool shard_optimizer = false;
   // The update of a bucket's parameters waits for that bucket only, not for all. Without effect
-  // where a decision needs all of them first (clip_norm).
+  // where a decision needs all of them first (clip_norm, shard_optimizer).
   bool per_bucket = true;
   UnusedParameters unused_parameters = UnusedParameters::error;
   // Largest norm of the averaged gradient, all parameters together; it is scaled down to that.
@@ -48,6 +54,8 @@ struct ReplicaOptions {
   // What else must be the same on every rank beside the model and the plan, in lines: version,
   // configuration.
   std::string identity;
+  // Every element of it is clamped to [-clip_value, clip_value]. Not with clip_norm.
+  std::optional<double> clip_value;
   // Test-only: runs before the first collective of all, with step 0, and on the communication
   // stream before the buckets of update `step` are launched. What it throws aborts the run with
   // this rank as the cause.
@@ -56,8 +64,9 @@ struct ReplicaOptions {
   std::function<void(std::int64_t step, const Tensor& gradient)> on_first_gradient;
 };
 
-// Makes the optimizer on the replica's arena.
-using OptimizerFactory = std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterArena&)>;
+// Makes the optimizer of a shard of the replica's arena.
+using OptimizerFactory =
+    std::function<std::unique_ptr<optim::Optimizer>(nn::ParameterArena&, optim::Shard)>;
 // Maps the model's output to a scalar of the kind that training uses, for the dry run that finds
 // the order of gradients.
 using DryLoss = std::function<Variable(const Variable& output)>;
@@ -66,7 +75,8 @@ class Replica {
  public:
   // Collective: compares model, options.identity and then the bucket plan over all ranks (RankError
   // naming both sides and the first difference), lays out the arena and takes rank 0's parameters
-  // and buffers. `example` is a dry input: zeros, a batch of two.
+  // and buffers. `example` is a dry input: zeros, a batch of two. Throws UsageError for
+  // options that exclude each other.
   Replica(Context& context, comm::Communicator& communicator, std::shared_ptr<nn::Module> model,
           const Variable& example, const DryLoss& dry_loss, const OptimizerFactory& make_optimizer,
           const ReplicaOptions& options);
@@ -89,16 +99,27 @@ class Replica {
   double gradient_norm() const { return gradient_norm_; }
 
   nn::Module& model() { return *model_; }
-  nn::ParameterArena& arena() { return arena_; }
-  const nn::ParameterArena& arena() const { return arena_; }
+  // Both wait for parameters that are still on their way, as reading one through its Variable does.
+  nn::ParameterArena& arena();
+  const nn::ParameterArena& arena() const;
+  // For who has a view of them already.
+  void wait_for_parameters() const;
   optim::Optimizer& optimizer() { return *optimizer_; }
+  bool shards_optimizer() const { return gather_ != nullptr; }
+  // The state of the whole optimizer, on rank 0; nothing on others where it is sharded, which makes
+  // this collective. Good until the next update.
+  OptimizerState gather_optimizer_state();
+  // A whole state to be filled, and then taken, by every rank.
+  OptimizerState blank_optimizer_state();
+  void take_optimizer_state(const OptimizerState& whole);
   const comm::GradientAverager& averager() const { return averager_; }
-  Stream& communication_stream() { return *communication_; }
+  // Where collectives run: the compute stream when there is nothing to overlap.
+  Stream& communication_stream() { return *communication_stream_; }
   comm::Communicator& communicator() { return communicator_; }
 
   // Seconds that the host waited for communication in the current update, and that the
   // communication of its buckets took.
-  double exposed_seconds() const { return exposed_seconds_; }
+  double exposed_seconds() const;
   double communication_seconds() const;
 
  private:
@@ -107,20 +128,23 @@ class Replica {
   void settle_unreached();
   void wait_for_bucket(std::size_t bucket);
   void wait_for_all();
+  double averaged_norm();
   double clip_factor(double gradient_scale);
-  bool is_finite(const comm::Bucket& bucket) const;
-  Tensor gradients_of(const comm::Bucket& bucket) const;
+  void update_slices(const kernels::GradientUse& use);
   void take_parameters_of_rank_0();
 
   Context& context_;
   comm::Communicator& communicator_;
+  ReplicaOptions options_;
   std::shared_ptr<nn::Module> model_;
   nn::ParameterArena arena_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<Stream> communication_;
+  std::unique_ptr<Stream> communication_;  // a stream of its own, if there is one
+  Stream* communication_stream_;
   std::unique_ptr<comm::BucketReduction> reduction_;
   comm::GradientAverager averager_;
-  ReplicaOptions options_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  GradientNorm norm_;
+  std::unique_ptr<ParameterGather> gather_;  // when sharding
   Tensor nonfinite_;  // raised by the optimizer on a gradient that is not finite
 
   std::vector<std::vector<bool>> reached_;  // by segment and entry, in this update
@@ -130,6 +154,7 @@ class Replica {
   std::int64_t micro_batch_ = 0;
   bool had_rows_ = false;
   bool had_gradient_ = false;
+  std::optional<double> averaged_norm_;  // of the current update, once it is known
   double exposed_seconds_ = 0;
   double gradient_norm_ = 0;
 };

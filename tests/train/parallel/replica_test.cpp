@@ -18,60 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The final parameters, equal on all ranks to the bit.
-std::vector<double> train_world(int size, const ToyProblem& problem) {
-  std::vector<ToyResult> results(static_cast<std::size_t>(size));
-  run_ranks(size, [&](Rank rank) {
-    results[static_cast<std::size_t>(rank.communicator.rank())] = train_toy(rank, problem);
-  });
-  double samples = 0;
-  for (const auto& result : results) {
-    EXPECT_EQ(result.parameters, results[0].parameters);
-    samples += result.samples_seen;
-  }
-  EXPECT_EQ(samples, static_cast<double>(problem.samples * problem.epochs));
-  return results[0].parameters;
-}
-
-double largest_relative_difference(const std::vector<double>& a, const std::vector<double>& b) {
-  double scale = 0, difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    scale = std::max(scale, std::abs(a[i]));
-    difference = std::max(difference, std::abs(a[i] - b[i]));
-  }
-  return difference / scale;
-}
-
-ToyProblem small_buckets(ToyProblem problem = {}) {
-  problem.replica.buckets = {.bucket_bytes = 256, .first_bucket_bytes = 64};
-  return problem;
-}
-
-// Two layers that share one weight matrix.
-class TiedModel final : public nn::Module {
- public:
-  TiedModel(Context& context, std::int64_t width, std::int64_t classes, DType dtype) {
-    first_ = register_module(
-        "first", std::make_shared<nn::Linear>(
-                     context, width, width,
-                     nn::LinearOptions{.activation = Activation::tanh, .dtype = dtype}));
-    output_ = register_module(
-        "output",
-        std::make_shared<nn::Linear>(context, width, classes, nn::LinearOptions{.dtype = dtype}));
-  }
-  Variable forward(const Variable& x) override { return (*output_)((*first_)((*first_)(x))); }
-
- private:
-  std::shared_ptr<nn::Linear> first_, output_;
-};
-
-std::shared_ptr<nn::Module> make_tied(Context& context, const ToyProblem& problem) {
-  auto model =
-      std::make_shared<TiedModel>(context, problem.features, problem.classes, problem.dtype);
-  model->initialize(problem.seed);
-  return model;
-}
-
 class UnusedLayer final : public nn::Module {
  public:
   UnusedLayer(Context& context, const ToyProblem& problem) {
@@ -192,7 +138,10 @@ TEST(Replica, OneStepOnWholeNumbersIsExact) {
       Replica replica(
           rank.context, rank.communicator, linear, Variable(example),
           [](const Variable& y) { return ops::squared_error(y, y.detach().value()); },
-          [](nn::ParameterArena& arena) { return optim::make_sgd(arena, {}); }, {});
+          [](nn::ParameterArena& arena, const optim::Shard& shard) {
+            return optim::make_sgd(arena, {}, shard);
+          },
+          {});
       for (auto& segment : replica.arena().segments())
         kernels::kernels_for(rank.context).fill(0, segment.parameters);
       const data::RowRange rows =

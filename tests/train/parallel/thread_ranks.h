@@ -43,8 +43,9 @@ inline std::vector<std::exception_ptr> run_ranks_catching(
   return errors;
 }
 
-inline void run_ranks(int size, const std::function<void(Rank)>& body) {
-  for (const auto& error : run_ranks_catching(size, body))
+inline void run_ranks(int size, const std::function<void(Rank)>& body,
+                      const comm::CommunicatorOptions& options = {}) {
+  for (const auto& error : run_ranks_catching(size, body, options))
     if (error) std::rethrow_exception(error);
 }
 

@@ -1,6 +1,10 @@
 // A small classification problem and its training loop on replicas, for tests.
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,6 +12,7 @@
 
 #include "data/sampler.h"
 #include "framework/kernels/kernels.h"
+#include "framework/nn/linear.h"
 #include "framework/ops/ops.h"
 #include "models/registry.h"
 #include "tests/train/parallel/thread_ranks.h"
@@ -26,6 +31,7 @@ struct ToyProblem {
   DType dtype = DType::float32;
   double lr = 0.05;
   double momentum = 0;
+  bool adam = false;
   std::uint64_t seed = 7;
   ReplicaOptions replica;
   std::function<std::shared_ptr<nn::Module>(Context&, const ToyProblem&)> make_model;
@@ -75,8 +81,9 @@ inline std::unique_ptr<Replica> make_toy_replica(Rank rank, const ToyProblem& pr
         const Tensor targets = Tensor::from<std::int64_t>(logits.context(), {0, 0}, Shape{2});
         return ops::cross_entropy(logits, targets).loss_sum;
       },
-      [&problem](nn::ParameterArena& arena) {
-        return optim::make_sgd(arena, {.momentum = problem.momentum});
+      [&problem](nn::ParameterArena& arena, const optim::Shard& shard) {
+        if (problem.adam) return optim::make_adam(arena, {}, shard);
+        return optim::make_sgd(arena, {.momentum = problem.momentum}, shard);
       },
       problem.replica);
 }
@@ -136,6 +143,65 @@ inline ToyResult train_toy(Rank rank, const ToyProblem& problem) {
     result.parameters.insert(result.parameters.end(), values.begin(), values.end());
   }
   return result;
+}
+
+// The final parameters, equal on all ranks to the bit.
+inline std::vector<double> train_world(int size, const ToyProblem& problem,
+                                       const comm::CommunicatorOptions& options = {}) {
+  std::vector<ToyResult> results(static_cast<std::size_t>(size));
+  run_ranks(
+      size,
+      [&](Rank rank) {
+        results[static_cast<std::size_t>(rank.communicator.rank())] = train_toy(rank, problem);
+      },
+      options);
+  double samples = 0;
+  for (const auto& result : results) {
+    EXPECT_EQ(result.parameters, results[0].parameters);
+    samples += result.samples_seen;
+  }
+  EXPECT_EQ(samples, static_cast<double>(problem.samples * problem.epochs));
+  return results[0].parameters;
+}
+
+inline double largest_relative_difference(const std::vector<double>& a,
+                                          const std::vector<double>& b) {
+  double scale = 0, difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    scale = std::max(scale, std::abs(a[i]));
+    difference = std::max(difference, std::abs(a[i] - b[i]));
+  }
+  return difference / scale;
+}
+
+inline ToyProblem small_buckets(ToyProblem problem = {}) {
+  problem.replica.buckets = {.bucket_bytes = 256, .first_bucket_bytes = 64};
+  return problem;
+}
+
+// Two layers that share one weight matrix.
+class TiedModel final : public nn::Module {
+ public:
+  TiedModel(Context& context, std::int64_t width, std::int64_t classes, DType dtype) {
+    first_ = register_module(
+        "first", std::make_shared<nn::Linear>(
+                     context, width, width,
+                     nn::LinearOptions{.activation = Activation::tanh, .dtype = dtype}));
+    output_ = register_module(
+        "output",
+        std::make_shared<nn::Linear>(context, width, classes, nn::LinearOptions{.dtype = dtype}));
+  }
+  Variable forward(const Variable& x) override { return (*output_)((*first_)((*first_)(x))); }
+
+ private:
+  std::shared_ptr<nn::Linear> first_, output_;
+};
+
+inline std::shared_ptr<nn::Module> make_tied(Context& context, const ToyProblem& problem) {
+  auto model =
+      std::make_shared<TiedModel>(context, problem.features, problem.classes, problem.dtype);
+  model->initialize(problem.seed);
+  return model;
 }
 
 }  // namespace lockstep::train
