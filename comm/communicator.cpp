@@ -71,11 +71,4 @@ bool Capabilities::reduces(DType dtype, ReduceOp op) const {
   return offers(dtypes, dtype) && offers(ops, op);
 }
 
-Slice slice_of(std::int64_t count, int rank, int size) {
-  // count * rank could pass 2^63; the quotient and remainder give the same borders without.
-  const std::int64_t whole = count / size, rest = count % size;
-  const auto border = [&](std::int64_t r) { return whole * r + rest * r / size; };
-  return {border(rank), border(rank + 1)};
-}
-
 }  // namespace lockstep::comm

@@ -167,8 +167,12 @@ class Communicator {
 // one element in length: [count * rank / size, count * (rank + 1) / size).
 struct Slice {
   std::int64_t begin = 0, end = 0;
-  std::int64_t count() const { return end - begin; }
+  constexpr std::int64_t count() const { return end - begin; }
 };
-Slice slice_of(std::int64_t count, int rank, int size);
+constexpr Slice slice_of(std::int64_t count, int rank, int size) {
+  // count * rank could pass 2^63; the quotient and remainder give the same borders without.
+  const std::int64_t whole = count / size, rest = count % size;
+  return {whole * rank + rest * rank / size, whole * (rank + 1) + rest * (rank + 1) / size};
+}
 
 }  // namespace lockstep::comm

@@ -20,4 +20,9 @@ namespace lockstep::comm {
 std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<Group> group,
                                                      const CommunicatorOptions& options);
 
+// The same between GPUs of one host, as CUDA kernels (comm/ring/cuda): for streams and memory of
+// cuda:`device`. StartupError where the GPUs cannot address each other's memory.
+std::unique_ptr<Communicator> make_cuda_ring_communicator(std::unique_ptr<Group> group, int device,
+                                                          const CommunicatorOptions& options);
+
 }  // namespace lockstep::comm

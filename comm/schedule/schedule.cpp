@@ -4,22 +4,79 @@
 
 namespace lockstep::comm::schedule {
 
+namespace {
+
+// A rank's neighbours on the ring.
+struct Neighbours {
+  int left, right;
+  Neighbours(int rank, int size) : left((rank + size - 1) % size), right((rank + 1) % size) {}
+
+  Step send(Action action, int slice = 0) const { return {action, slice, Step::nobody, right}; }
+  Step pass(Action action, int slice = 0) const { return {action, slice, left, right}; }
+  Step receive(Action action, int slice = 0) const { return {action, slice, left, Step::nobody}; }
+};
+
+// The slice that began k ranks to the left of `rank`.
+int slice_from(int rank, int size, int k) {
+  return (rank + 2 * size - k) % size;
+}
+
+}  // namespace
+
+// In step k a rank handles the slice that began k + 1 ranks to its left, so that each slice moves
+// one rank to the right with every step.
 Schedule ring_all_reduce(int rank, int size) {
   if (size == 1) return {};
-  const int left = (rank + size - 1) % size, right = (rank + 1) % size;
-  // In step k a rank handles the slice that began k + 1 ranks to its left, so that each slice moves
-  // one rank to the right with every step.
-  const auto slice = [&](int k) { return (rank + 2 * size - 1 - k) % size; };
+  const Neighbours ring(rank, size);
+  const auto slice = [&](int k) { return slice_from(rank, size, k + 1); };
   Steps steps;
   steps.reserve(static_cast<std::size_t>(2 * size - 1));
-  steps.push_back({Action::send, slice(0), Step::nobody, right});
+  steps.push_back(ring.send(Action::send, slice(0)));
   for (int k = 1; k < size - 1; ++k)
-    steps.push_back({Action::receive_reduce_send, slice(k), left, right});
-  steps.push_back({Action::receive_reduce_store_send, slice(size - 1), left, right});
+    steps.push_back(ring.pass(Action::receive_reduce_send, slice(k)));
+  steps.push_back(ring.pass(Action::receive_reduce_store_send, slice(size - 1)));
   for (int k = size; k < 2 * size - 2; ++k)
-    steps.push_back({Action::receive_store_send, slice(k), left, right});
-  steps.push_back({Action::receive_store, slice(2 * size - 2), left, Step::nobody});
+    steps.push_back(ring.pass(Action::receive_store_send, slice(k)));
+  steps.push_back(ring.receive(Action::receive_store, slice(2 * size - 2)));
   return {size, std::move(steps)};
+}
+
+Schedule ring_reduce_scatter(int rank, int size) {
+  if (size == 1) return {};
+  const Neighbours ring(rank, size);
+  Steps steps = {ring.send(Action::send, slice_from(rank, size, 1))};
+  for (int k = 1; k < size - 1; ++k)
+    steps.push_back(ring.pass(Action::receive_reduce_send, slice_from(rank, size, k + 1)));
+  steps.push_back(ring.receive(Action::receive_reduce_store, rank));
+  return {size, std::move(steps)};
+}
+
+Schedule ring_all_gather(int rank, int size) {
+  if (size == 1) return {};
+  const Neighbours ring(rank, size);
+  Steps steps = {ring.send(Action::send_complete, rank)};
+  for (int k = 1; k < size - 1; ++k)
+    steps.push_back(ring.pass(Action::receive_store_send, slice_from(rank, size, k)));
+  steps.push_back(ring.receive(Action::receive_store, slice_from(rank, size, size - 1)));
+  return {size, std::move(steps)};
+}
+
+Schedule ring_broadcast(int rank, int size, int root) {
+  if (size == 1) return {};
+  const Neighbours ring(rank, size);
+  const int place = (rank - root + size) % size;
+  if (place == 0) return {1, {ring.send(Action::send_complete)}};
+  if (place + 1 == size) return {1, {ring.receive(Action::receive_store)}};
+  return {1, {ring.pass(Action::receive_store_send)}};
+}
+
+Schedule ring_reduce(int rank, int size, int root) {
+  if (size == 1) return {};
+  const Neighbours ring(rank, size);
+  const int place = (rank - root - 1 + size) % size;
+  if (place == 0) return {1, {ring.send(Action::send)}};
+  if (place + 1 == size) return {1, {ring.receive(Action::receive_reduce_store)}};
+  return {1, {ring.pass(Action::receive_reduce_send)}};
 }
 
 Schedule two_shot_all_reduce(int rank, int size) {

@@ -16,6 +16,8 @@ enum class Action : std::uint8_t {
   send,                       // the own contribution
   receive_reduce_send,        // adds the own contribution to a partial and passes it on
   receive_reduce_store_send,  // the same where it completes the slice: stores it and passes it on
+  receive_reduce_store,       // the same and does not
+  send_complete,              // a slice that is complete here from the start
   receive_store_send,         // stores a complete slice and passes it on
   receive_store,              // stores a complete slice
   // Shared memory, a peer at a time: reads slices of `from`, once that rank has done `after` of its
@@ -55,6 +57,16 @@ using Algorithm = Schedule (*)(int rank, int size);
 // messages of one slice from each rank to its right neighbour. Slice s is summed in the order of
 // ranks s + 1, s + 2, ..., s.
 Schedule ring_all_reduce(int rank, int size);
+
+// The two halves of it as collectives of their own. Rank r completes slice r, or begins with it.
+Schedule ring_reduce_scatter(int rank, int size);
+Schedule ring_all_gather(int rank, int size);
+
+// Along the ring, all data as one slice: from `root` on, or, in the order of ranks root + 1, ...,
+// root, to it. In pieces one after the other a chain moves as many bytes per rank and time as the
+// link carries.
+Schedule ring_broadcast(int rank, int size, int root);
+Schedule ring_reduce(int rank, int size, int root);
 
 // Each rank completes its own slice for all, in the order of the ranks 0, 1, ...
 Schedule two_shot_all_reduce(int rank, int size);

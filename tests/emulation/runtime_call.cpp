@@ -28,6 +28,44 @@ class StreamDone final : public Condition {
   std::uint64_t target_;
 };
 
+// All that the streams of a device held when the wait began is done. Streams may go meanwhile.
+class DeviceDone final : public Condition {
+ public:
+  DeviceDone(Devices& devices, int device, const char* call) : call_(call) {
+    for (const auto& stream : devices.streams()) {
+      if (stream->device != device) continue;
+      streams_.push_back(
+          {std::make_shared<EventRecord>(),
+           fmt::format("stream {} of device {}, in {}", stream->number, device, call_)});
+      devices.enqueue(*stream, {.record = streams_.back().end});
+    }
+  }
+  bool holds() const override {
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [](const auto& stream) { return stream.end->done; });
+  }
+  std::string describe() const override {
+    std::string text;
+    for (const auto& stream : streams_) {
+      if (!stream.end->done) text += (text.empty() ? "" : "; ") + stream.text;
+    }
+    return text;
+  }
+  void acquire_all() const {
+    for (const auto& stream : streams_) {
+      for (const auto& order : stream.end->orders) acquire(order.get());
+    }
+  }
+
+ private:
+  struct Waited {
+    std::shared_ptr<EventRecord> end;
+    std::string text;
+  };
+  const char* call_;
+  std::vector<Waited> streams_;
+};
+
 }  // namespace
 
 int current_device() {
@@ -104,9 +142,9 @@ cudaError_t RuntimeCall::wait_for(Stream& stream, const char* call) const {
 }
 
 cudaError_t RuntimeCall::wait_for_device(int device, const char* call) const {
-  for (const auto& stream : machine_.devices().streams()) {
-    if (stream->device == device) wait_for(*stream, call);
-  }
+  const DeviceDone done(machine_.devices(), device, call);
+  machine_.scheduler().wait(done, never);
+  done.acquire_all();
   return usable();
 }
 

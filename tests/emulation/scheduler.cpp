@@ -307,6 +307,7 @@ bool Scheduler::is_ready(const Participant& host) const {
 Scheduler::Participant* Scheduler::choose() {
   while (true) {
     admit_arrivals();
+    const bool devices_ready = devices_.can_progress();  // events may happen by it
     ready_.clear();
     bool any_left = false;
     for (const auto& host : hosts_) {
@@ -314,7 +315,6 @@ Scheduler::Participant* Scheduler::choose() {
       if (is_ready(*host)) ready_.push_back(host.get());
     }
     if (!any_left) return nullptr;
-    const bool devices_ready = devices_.can_progress();
     if (!ready_.empty() || devices_ready) {
       Participant* const next = pick(devices_ready);
       if (next != device_thread_.get()) last_host_ = next;

@@ -25,7 +25,7 @@ using Accumulator = typename AccumulatorOf<T>::type;
 
 struct Sum {
   template <class A>
-  static A apply(A a, A b) {
+  static constexpr A apply(A a, A b) {
     if constexpr (std::is_integral_v<A>) {
       using U = std::make_unsigned_t<A>;
       return static_cast<A>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
@@ -38,21 +38,21 @@ struct Sum {
 // A NaN on either side stays: it compares false, and is the only value that differs from itself.
 struct Max {
   template <class A>
-  static A apply(A a, A b) {
+  static constexpr A apply(A a, A b) {
     return (a < b || b != b) ? b : a;
   }
 };
 
 struct Min {
   template <class A>
-  static A apply(A a, A b) {
+  static constexpr A apply(A a, A b) {
     return (b < a || b != b) ? b : a;
   }
 };
 
 // Calls f(Op()) with the operation; for avg with Sum.
 template <class F>
-decltype(auto) visit_op(ReduceOp op, F&& f) {
+constexpr decltype(auto) visit_op(ReduceOp op, F&& f) {
   switch (op) {
     case ReduceOp::sum:
     case ReduceOp::avg:

@@ -99,7 +99,9 @@ class Simulation {
       queue.pop_front();
     }
     const bool adds = step.action == Action::send || step.action == Action::receive_reduce_send ||
-                      step.action == Action::receive_reduce_store_send;
+                      step.action == Action::receive_reduce_store_send ||
+                      step.action == Action::receive_reduce_store ||
+                      step.action == Action::send_complete;
     if (adds) data.push_back(self);
     const bool stores = step.action != Action::send && step.action != Action::receive_reduce_send;
     if (stores) store(complete_[rank], step.slice, data);
@@ -193,6 +195,50 @@ TEST(Schedule, RingSendsToTheRightAndAddsInTheOrderOfTheRing) {
 
 TEST(Schedule, RingOfOneHasNothingToDo) {
   EXPECT_TRUE(ring_all_reduce(0, 1).steps.empty());
+}
+
+TEST(Schedule, RingReduceScatterCompletesEachRanksSlice) {
+  for (std::size_t size = 2; size <= 9; ++size) {
+    Simulation simulation(for_all_ranks(ring_reduce_scatter, static_cast<int>(size)));
+    ASSERT_TRUE(simulation.run()) << size << " ranks are stuck";
+    for (std::size_t rank = 0; rank < size; ++rank) {
+      for (std::size_t slice = 0; slice < size; ++slice)
+        EXPECT_EQ(simulation.result(rank, slice).has_value(), rank == slice);
+      EXPECT_EQ(simulation.result(rank, rank)->size(), size);
+    }
+  }
+}
+
+TEST(Schedule, RingAllGatherBringsEverySliceFromItsRank) {
+  for (std::size_t size = 2; size <= 9; ++size) {
+    Simulation simulation(for_all_ranks(ring_all_gather, static_cast<int>(size)));
+    ASSERT_TRUE(simulation.run()) << size << " ranks are stuck";
+    for (std::size_t rank = 0; rank < size; ++rank)
+      for (std::size_t slice = 0; slice < size; ++slice)
+        EXPECT_EQ(*simulation.result(rank, slice), Contributions{static_cast<int>(slice)});
+  }
+}
+
+TEST(Schedule, RingChainsBeginOrEndAtTheRoot) {
+  for (int size = 2; size <= 6; ++size) {
+    for (int root = 0; root < size; ++root) {
+      std::vector<Schedule> out, in;
+      for (int rank = 0; rank < size; ++rank) {
+        out.push_back(ring_broadcast(rank, size, root));
+        in.push_back(ring_reduce(rank, size, root));
+      }
+      Simulation broadcast(out), reduce(in);
+      ASSERT_TRUE(broadcast.run() && reduce.run());
+      Contributions order;
+      for (int k = 1; k <= size; ++k) order.push_back((root + k) % size);
+      for (int rank = 0; rank < size; ++rank) {
+        const auto place = static_cast<std::size_t>(rank);
+        EXPECT_EQ(*broadcast.result(place, 0), Contributions{root});
+        EXPECT_EQ(reduce.result(place, 0).has_value(), rank == root);
+      }
+      EXPECT_EQ(*reduce.result(static_cast<std::size_t>(root), 0), order);
+    }
+  }
 }
 
 TEST(Schedule, TwoShotReducesInTheOrderOfTheRanks) {

@@ -1,0 +1,103 @@
+// CudaRingCommunicator: the project's own collectives between GPUs of one host, as kernels.
+//
+// A collective is a kernel launch; the host waits for nothing. Ranks compare what they have come
+// for in the kernels, where every wait also has its deadline and watches for an abort. What a
+// kernel finds wrong is seen by whoever waits for the work, and by a thread that also carries an
+// abort of the group to the kernels.
+//
+// Data of any kind of device memory is served: it travels through slots of the communicator's own.
+// A collective may be captured into a CUDA graph; its error then shows in the next one that is not.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/host_communicator.h"
+#include "comm/memory/cuda/peer_memory.h"
+#include "comm/memory/group.h"
+#include "comm/ring/cuda/failure.h"
+#include "comm/ring/cuda/world.h"
+#include "comm/ring/ring.h"
+#include "framework/device/buffer.h"
+#include "framework/device/cuda/cuda_memory.h"
+#include "framework/device/cuda/cuda_stream.h"
+
+namespace lockstep::comm::ring::cuda {
+
+// A moment on the host's clock and on the GPU's.
+struct ClockOrigin {
+  device::Clock::time_point host;
+  std::uint64_t device = 0;
+  device::Clock::time_point host_time(std::uint64_t time) const {
+    return host + std::chrono::nanoseconds(static_cast<std::int64_t>(time - device));
+  }
+};
+
+class CudaRingCommunicator final : public Communicator {
+ public:
+  // Collective. Throws ConfigError for an unknown options.algorithm, StartupError where GPUs cannot
+  // reach each other or one has no room for the blocks of all its ranks at a time.
+  CudaRingCommunicator(std::shared_ptr<Group> group, int device, const CommunicatorOptions& options,
+                       const Shape& shape);
+  ~CudaRingCommunicator() override;
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  std::string_view backend() const override { return "ring"; }
+  const Capabilities& capabilities() const override;
+
+  Work all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag) override;
+  Work reduce(Range data, ReduceOp op, int root, Stream& stream, Tag tag) override;
+  Work reduce_scatter(Range data, ReduceOp op, Stream& stream, Tag tag) override;
+  Work all_gather(Range data, Stream& stream, Tag tag) override;
+  Work broadcast(Range data, int root, Stream& stream, Tag tag) override;
+  Work all_to_all(Range send, Range receive, Stream& stream, Tag tag) override;
+  Work barrier(Stream& stream) override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) override;
+  void abort(int rank, const std::string& cause) override;
+
+ private:
+  class CudaWork;
+
+  Collective make_call(CollectiveKind kind, Range data, Tag tag, ReduceOp op = ReduceOp::sum,
+                       int root = -1, Range receive = {}) const;
+  Work submit(const Collective& call, Stream& stream);
+  void enqueue(const Collective& collective, std::uint64_t ticket,
+               const device::CudaStream& stream);
+  int coresident_channels(const Shape& shape);
+  void upload_tables();
+  void set_clock();
+  RingPlan plan_for(const Signature& signature) const;
+  int channels_for(std::int64_t tasks) const;
+  device::Deadline soon() const { return device::Clock::now() + options_.timeout; }
+  void watch();
+
+  CommunicatorOptions options_;
+  std::shared_ptr<Group> group_;
+  device::CudaPlace place_;
+  device::CudaDeviceMemory device_memory_;
+  device::CudaStream own_stream_;  // to set up, and for split()
+  PeerMemory peers_;
+  std::shared_ptr<Failure> failure_;
+  World world_;
+  std::shared_ptr<SymmetricBuffer> channels_;
+  device::Buffer tables_;
+  // all_reduce, reduce_scatter, all_gather, then broadcast and reduce by their roots.
+  std::vector<RingPlan> plans_;
+  ClockOrigin clock_;
+  std::uint64_t submitted_ = 0;
+  Event last_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::uint64_t watched_ = 0;  // the last ticket whose kernel is under way, or was
+  bool leaving_ = false;
+  std::thread watch_;
+};
+
+}  // namespace lockstep::comm::ring::cuda

@@ -1,0 +1,29 @@
+// Launchers of the collectives' kernels. `channels` blocks are launched, at most as many as the
+// world's shape has; the same on all ranks.
+#pragma once
+
+#include "comm/ring/cuda/world.h"
+#include "framework/device/cuda/cuda_stream.h"
+
+namespace lockstep::comm::ring::cuda {
+
+void launch_ring(const device::CudaStream& stream, int channels, const World& world,
+                 const Call& call, const RingPlan& plan);
+
+// The call's data and receive are cut into a slice for each rank.
+void launch_all_to_all(const device::CudaStream& stream, int channels, const World& world,
+                       const Call& call);
+// Barrier, and the meeting before a split.
+void launch_meeting(const device::CudaStream& stream, const World& world, const Call& call);
+// Elements of a slice that a channel moves at a time.
+std::int64_t all_to_all_piece(const Layout& layout, DType dtype);
+
+// Writes the global timer to the host.
+void launch_clock(const device::CudaStream& stream, std::uint64_t* now);
+
+// Loads the kernels of a file, so that no first launch waits for the device while a collective is
+// under way there. Returns how many blocks of the largest the device holds.
+int load_ring_kernels(const device::CudaStream& stream, unsigned threads);
+int load_meeting_kernels(const device::CudaStream& stream, unsigned threads);
+
+}  // namespace lockstep::comm::ring::cuda

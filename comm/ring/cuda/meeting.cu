@@ -1,0 +1,102 @@
+// Collectives in which every rank deals with every other at a time: all_to_all, and the mere
+// meeting of a barrier.
+#include "comm/ring/cuda/channel.cuh"
+#include "comm/ring/cuda/elements.cuh"
+#include "comm/ring/cuda/kernels.h"
+#include "comm/ring/cuda/load.cuh"
+
+namespace lockstep::comm::ring::cuda {
+namespace {
+
+// What one rank leaves for one other in a round: the slots of a channel are cut into two halves,
+// used in turn, and each half into a part for each rank.
+constexpr std::size_t part_bytes(const Layout& layout) {
+  return slots * layout.shape.slot_bytes / 2 / static_cast<std::size_t>(layout.ranks) / 128 * 128;
+}
+
+template <class T>
+__global__ void all_to_all_kernel(World world, Call call) {
+  const Channel channel(world, call);
+  if (!channel.open()) return;
+  const int rank = channel.rank(), size = channel.size();
+  const std::int64_t slice = call.signature.count / size;
+  const std::size_t bytes = part_bytes(world.layout);
+  const auto piece = static_cast<std::int64_t>(bytes / sizeof(T));
+  auto& state = channel.head(rank).state;
+  std::uint64_t rounds = state.rounds;
+  int half = 0;
+  for (std::int64_t begin = blockIdx.x * piece; begin < slice; begin += gridDim.x * piece) {
+    const std::int64_t count = slice - begin < piece ? slice - begin : piece;
+    const auto data = [&](void* all, int index) {
+      return Data<T>(static_cast<T*>(all) + index * slice + begin, count);
+    };
+    const auto part = [&](int of, int index) {
+      return channel.slots_of(of) + static_cast<std::size_t>(half * size + index) * bytes;
+    };
+    for (int r = 0; r < size; ++r) {
+      const Data<T> from = data(call.data, r), to = data(call.receive, r);
+      for_each_group(
+          from.groups(), [&](std::int64_t group) { return from.load(group); },
+          [&](std::int64_t group, const Group<T>& value) {
+            if (r == rank) {
+              to.store(group, value);
+            } else {
+              store_in_slot(part(rank, r), group, value);
+            }
+          });
+    }
+    if (!channel.meet(rounds)) return;
+    for (int step = 1; step < size; ++step) {
+      const int r = (rank + step) % size;  // every rank reads from another one
+      const Data<T> to = data(call.receive, r);
+      for_each_group(
+          to.groups(),
+          [&](std::int64_t group) { return load_from_slot<Group<T>>(part(r, rank), group); },
+          [&](std::int64_t group, const Group<T>& value) { to.store(group, value); });
+    }
+    half = 1 - half;
+  }
+  if (!channel.meet(rounds)) return;  // all have read
+  if (threadIdx.x == 0) state.rounds = rounds;
+  channel.close();
+}
+
+__global__ void meeting_kernel(World world, Call call) {
+  const Channel channel(world, call);
+  if (channel.open()) channel.close();
+}
+
+__global__ void clock_kernel(std::uint64_t* now) {
+  *now = device::global_timer();
+}
+
+}  // namespace
+
+void launch_all_to_all(const device::CudaStream& stream, int channels, const World& world,
+                       const Call& call) {
+  base::visit_dtype(call.signature.dtype, [&]<class T>(base::TypeTag<T>) {
+    device::launch(stream, {static_cast<unsigned>(channels), world.layout.shape.threads},
+                   all_to_all_kernel<T>, world, call);
+  });
+}
+
+std::int64_t all_to_all_piece(const Layout& layout, DType dtype) {
+  return static_cast<std::int64_t>(part_bytes(layout) / base::size_of(dtype));
+}
+
+void launch_meeting(const device::CudaStream& stream, const World& world, const Call& call) {
+  device::launch(stream, {1, world.layout.shape.threads}, meeting_kernel, world, call);
+}
+
+void launch_clock(const device::CudaStream& stream, std::uint64_t* now) {
+  device::launch(stream, {1, 1}, clock_kernel, now);
+}
+
+int load_meeting_kernels(const device::CudaStream& stream, unsigned threads) {
+  device::load_kernel(stream, meeting_kernel);
+  device::load_kernel(stream, clock_kernel);
+  return load_for_each_dtype(stream, threads,
+                             []<class T>(base::TypeTag<T>) { return all_to_all_kernel<T>; });
+}
+
+}  // namespace lockstep::comm::ring::cuda

@@ -1,0 +1,179 @@
+// The kernel that runs a rank's steps of a ring (comm/schedule): all-reduce and its halves, and the
+// chains that broadcast and reduce are.
+//
+// Left and right neighbour of every channel are joined by a queue of slots, in the left one's
+// memory (pull) or in the right one's (push). Who fills a slot counts it in a counter in the right
+// one's memory, who has read it in one in the left one's memory, so that each polls its own memory.
+// Partials of 16-bit floats travel as float.
+#pragma once
+
+#include "comm/ring/cuda/channel.cuh"
+#include "comm/ring/cuda/elements.cuh"
+
+namespace lockstep::comm::ring::cuda {
+
+// What an action does with a piece.
+struct Flow {
+  bool receives, reduces, completes, stores, sends;
+};
+
+__device__ inline Flow flow_of(schedule::Action action) {
+  using schedule::Action;
+  switch (action) {
+    case Action::send:
+      return {
+          .receives = false, .reduces = true, .completes = false, .stores = false, .sends = true};
+    case Action::receive_reduce_send:
+      return {
+          .receives = true, .reduces = true, .completes = false, .stores = false, .sends = true};
+    case Action::receive_reduce_store_send:
+      return {.receives = true, .reduces = true, .completes = true, .stores = true, .sends = true};
+    case Action::receive_reduce_store:
+      return {.receives = true, .reduces = true, .completes = true, .stores = true, .sends = false};
+    case Action::send_complete:
+      return {
+          .receives = false, .reduces = false, .completes = true, .stores = false, .sends = true};
+    case Action::receive_store_send:
+      return {.receives = true, .reduces = false, .completes = true, .stores = true, .sends = true};
+    case Action::receive_store:
+      return {
+          .receives = true, .reduces = false, .completes = true, .stores = true, .sends = false};
+    default:  // a ring has no other
+      return {};
+  }
+}
+
+// One piece of one step: `in` and `out` are slots, nullptr where the step has none.
+template <class Op, class T>
+__device__ void move_piece(const Flow& flow, const Data<T>& data, const std::byte* in,
+                           std::byte* out, int divisor) {
+  const auto partial = [&](std::int64_t group) {
+    if (in == nullptr) return widen(data.load(group));
+    const auto received = load_from_slot<Partial<T>>(in, group);
+    return combine<Op>(received, data.load(group));
+  };
+  if (!flow.completes) {
+    for_each_group(data.groups(), partial, [&](std::int64_t group, const Partial<T>& value) {
+      store_in_slot(out, group, value);
+    });
+    return;
+  }
+  const auto complete = [&](std::int64_t group) {
+    if (flow.reduces) return finish<T>(partial(group), divisor);
+    return in == nullptr ? data.load(group) : load_from_slot<Group<T>>(in, group);
+  };
+  for_each_group(data.groups(), complete, [&](std::int64_t group, const Group<T>& value) {
+    if (flow.stores) data.store(group, value);
+    if (out != nullptr) store_in_slot(out, group, value);
+  });
+}
+
+template <class T>
+__device__ void move_piece(ReduceOp op, const Flow& flow, const Data<T>& data, const std::byte* in,
+                           std::byte* out, int divisor) {
+  if (!flow.reduces || op == ReduceOp::sum || op == ReduceOp::avg) {
+    move_piece<Sum>(flow, data, in, out, divisor);
+  } else if (op == ReduceOp::max) {
+    move_piece<Max>(flow, data, in, out, divisor);
+  } else {
+    move_piece<Min>(flow, data, in, out, divisor);
+  }
+}
+
+// A channel's queues to both neighbours, during one collective.
+template <class P>
+class Neighbours {
+ public:
+  __device__ Neighbours(const Channel& channel, const Shape& shape)
+      : channel_(channel),
+        slot_bytes_(shape.slot_bytes),
+        left_((channel.rank() + channel.size() - 1) % channel.size()),
+        right_((channel.rank() + 1) % channel.size()),
+        in_(channel.slots_of(shape.transfer == Transfer::pull ? left_ : channel.rank())),
+        out_(channel.slots_of(shape.transfer == Transfer::pull ? channel.rank() : right_)),
+        own_(channel.head(channel.rank())),
+        received_(own_.state.received),
+        sent_(own_.state.sent) {}
+
+  // Calls move(in, out) when the left neighbour's next piece has come and there is room for the
+  // next one to the right, as far as the flow has these.
+  template <class Move>
+  __device__ bool pass(const Flow& flow, Move&& move) {
+    bool ready = true;
+    if (threadIdx.x == 0) {
+      if (flow.receives) {
+        ready = channel_.wait(own_.sent_by_left.value, received_ + 1 - P::wait_short_by, left_);
+      }
+      if (ready && flow.sends && P::wait_for_room && sent_ >= slots) {
+        ready = channel_.wait(own_.received_by_right.value, sent_ + 1 - slots, right_);
+      }
+    }
+    if (__syncthreads_and(ready) == 0) return false;
+    move(flow.receives ? in_ + received_ % slots * slot_bytes_ : nullptr,
+         flow.sends ? out_ + sent_ % slots * slot_bytes_ : nullptr);
+    __syncthreads();
+    sent_ += flow.sends ? 1 : 0;
+    received_ += flow.receives ? 1 : 0;
+    if (threadIdx.x == 0) {
+      if (flow.sends) P::signal(&channel_.head(right_).sent_by_left.value, sent_);
+      if (flow.receives) P::signal(&channel_.head(left_).received_by_right.value, received_);
+    }
+    return true;
+  }
+
+  // Stays until the right neighbour has read everything: then it looks at this rank's memory no
+  // more, which may be freed.
+  __device__ bool leave() const {
+    bool read = true;
+    if (threadIdx.x == 0) {
+      own_.state.sent = sent_;
+      own_.state.received = received_;
+      if (P::exit_handshake) read = channel_.wait(own_.received_by_right.value, sent_, right_);
+    }
+    return __syncthreads_and(read) != 0;
+  }
+
+ private:
+  const Channel& channel_;
+  std::size_t slot_bytes_;
+  int left_, right_;
+  const std::byte* in_;
+  std::byte* out_;
+  ChannelHead& own_;
+  std::uint64_t received_, sent_;
+};
+
+// The channels take turns with runs of pieces of every slice. All steps are done for a run before
+// the next one begins; within a step the pieces of a run hide each other's way across the link.
+template <class T, class P>
+__global__ void ring_kernel(World world, Call call, RingPlan plan) {
+  const Channel channel(world, call);
+  if (!channel.open()) return;
+  const Shape& shape = world.layout.shape;
+  const Signature& s = call.signature;
+  const std::int64_t piece = plan.piece;
+  const std::int64_t run = run_pieces * piece;
+  const std::int64_t longest = plan.longest_slice(s.count);
+  const int divisor = s.op == ReduceOp::avg ? channel.size() : 1;
+  Neighbours<P> neighbours(channel, shape);
+  for (std::int64_t begin = blockIdx.x * run; begin < longest; begin += gridDim.x * run) {
+    for (int step = 0; step < plan.count; ++step) {
+      const Flow flow = flow_of(plan.steps[step].action);
+      const Slice slice = plan.slice(s.count, plan.steps[step].slice);
+      for (std::int64_t first = begin; first < begin + run; first += piece) {
+        const std::int64_t left = slice.count() - first;
+        // Both ends of a message know its length, so that an empty one need not be sent.
+        if (left <= 0) break;
+        const Data<T> data(static_cast<T*>(call.data) + slice.begin + first,
+                           left < piece ? left : piece);
+        const bool passed = neighbours.pass(flow, [&](const std::byte* in, std::byte* out) {
+          move_piece(s.op, flow, data, in, out, divisor);
+        });
+        if (!passed) return;
+      }
+    }
+  }
+  if (neighbours.leave()) channel.close();
+}
+
+}  // namespace lockstep::comm::ring::cuda

@@ -1,0 +1,12 @@
+// In a build without CUDA.
+#include "comm/ring/ring.h"
+#include "framework/base/error.h"
+
+namespace lockstep::comm {
+
+std::unique_ptr<Communicator> make_cuda_ring_communicator(std::unique_ptr<Group>, int,
+                                                          const CommunicatorOptions&) {
+  throw StartupError("backend ring: this program was built without CUDA");
+}
+
+}  // namespace lockstep::comm
