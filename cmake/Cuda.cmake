@@ -77,15 +77,19 @@ function(lockstep_as_cxx result)
   set(${result} ${sources} PARENT_SCOPE)
 endfunction()
 
-# lockstep_cuda_library(<name> OF <library> SOURCES file... [WITHOUT file...] [DEPENDS target...]):
-# the CUDA part of lockstep_<library>, in both forms. SOURCES (.cu and .cpp, patterns allowed) are
-# replaced by WITHOUT where there is no toolkit. Whoever links lockstep_<library> links the form that
+# lockstep_cuda_library(<name> OF <library> SOURCES file... [WITHOUT file...] [GPU_ONLY file...]
+# [DEPENDS target...]): the CUDA part of lockstep_<library>, in both forms. SOURCES (.cu and .cpp,
+# patterns allowed) are replaced by WITHOUT where there is no toolkit; what GPU_ONLY defines, the
+# emulation defines itself. Both are left out of the patterns. Whoever links lockstep_<library> links the form that
 # fits; the part may use the library and be used by it.
 function(lockstep_cuda_library name)
-  cmake_parse_arguments(arg "" "OF" "SOURCES;WITHOUT;DEPENDS" ${ARGN})
+  cmake_parse_arguments(arg "" "OF" "SOURCES;WITHOUT;GPU_ONLY;DEPENDS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${arg_SOURCES})
+  foreach(other ${arg_WITHOUT} ${arg_GPU_ONLY})
+    list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${other})
+  endforeach()
   if(LOCKSTEP_HAS_CUDA)
-    add_library(lockstep_${name} STATIC ${sources})
+    add_library(lockstep_${name} STATIC ${sources} ${arg_GPU_ONLY})
   else()
     add_library(lockstep_${name} STATIC ${arg_WITHOUT})
   endif()

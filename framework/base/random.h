@@ -15,7 +15,7 @@ namespace lockstep::base {
 using PhiloxCounter = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-inline PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) {
+constexpr PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * counter[0];
     const std::uint64_t p1 = std::uint64_t{0xCD9E8D57u} * counter[2];
@@ -26,6 +26,13 @@ inline PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) {
     key[1] += 0xBB67AE85u;
   }
   return counter;
+}
+
+// The four words of one block of the stream with this key.
+constexpr PhiloxCounter random_block(PhiloxKey key, std::uint64_t high, std::uint64_t low) {
+  return philox4x32({static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
+                     static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32)},
+                    key);
 }
 
 // Uniform in [0, 1) with 24 bits, exact in float.
@@ -41,9 +48,7 @@ class RandomStream {
   RandomStream(std::uint64_t seed, std::string_view purpose, std::uint64_t step = 0);
 
   std::array<std::uint32_t, 4> block(std::uint64_t high, std::uint64_t low) const {
-    return philox4x32({static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(low >> 32),
-                       static_cast<std::uint32_t>(high), static_cast<std::uint32_t>(high >> 32)},
-                      key_);
+    return random_block(key_, high, low);
   }
   // Word `index` of the stream: word (index mod 4) of block (0, index / 4).
   std::uint32_t bits(std::uint64_t index) const { return block(0, index / 4)[index % 4]; }

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
+#include <typeindex>
 
 #include "framework/base/random.h"
 #include "framework/device/allocator.h"
@@ -44,13 +46,27 @@ class Context {
   // is there when this returns.
   void download(void* to, const void* from, std::size_t bytes);
 
+  // What a library on top keeps for this context (a handle, a workspace): a T made with the context
+  // when it is first asked for. It goes before the context's streams and memory.
+  template <class T>
+  T& attachment() {
+    std::shared_ptr<void>& slot = attachments_[std::type_index(typeid(T))];
+    if (!slot) slot = std::make_shared<T>(*this);
+    return *static_cast<T*>(slot.get());
+  }
+
   base::RandomState& random() { return random_; }
 
   // Whether operations record themselves for differentiation (see autograd/no_grad.h).
   bool recording() const { return recording_; }
   void set_recording(bool recording) { recording_ = recording; }
 
+ protected:
+  // For destructors of contexts whose attachments need them whole.
+  void release_attachments() { attachments_.clear(); }
+
  private:
+  std::map<std::type_index, std::shared_ptr<void>> attachments_;
   base::RandomState random_;
   bool recording_ = true;
 };

@@ -1,6 +1,5 @@
 #include "framework/kernels/kernels.h"
 
-#include "framework/base/error.h"
 #include "framework/kernels/cpu/cpu_kernels.h"
 
 namespace lockstep::kernels {
@@ -11,9 +10,7 @@ const Kernels& cpu_kernels() {
 }
 
 const Kernels& kernels_for(const Context& context) {
-  if (context.device().kind == DeviceKind::cpu) return cpu_kernels();
-  throw UsageError("no kernels for device " + device::to_string(context.device()) +
-                   " in this build");
+  return context.device().kind == DeviceKind::cuda ? cuda_kernels() : cpu_kernels();
 }
 
 }  // namespace lockstep::kernels

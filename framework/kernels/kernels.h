@@ -19,30 +19,10 @@
 #include <string>
 
 #include "framework/base/random.h"
+#include "framework/kernels/operations.h"
 #include "framework/tensor/tensor.h"
 
 namespace lockstep::kernels {
-
-enum class Unary : std::uint8_t { negate, relu, gelu, tanh, sigmoid, exp, log, sqrt, square };
-enum class Binary : std::uint8_t { add, subtract, multiply, divide };
-enum class Activation : std::uint8_t { none, relu, gelu, tanh, sigmoid };
-
-struct SgdOptions {
-  double lr = 0;
-  double momentum = 0;
-  double weight_decay = 0;
-  bool nesterov = false;
-};
-
-struct AdamOptions {
-  double lr = 0;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0;
-  bool decoupled = false;  // AdamW: decay multiplies the parameter instead of joining the gradient
-  std::int64_t step = 1;   // 1 on the first update; for the bias correction
-};
 
 // How an optimizer step takes its gradient: g = clamp(scale * grad, -limit, limit).
 struct GradientUse {
@@ -145,13 +125,10 @@ class Kernels {
 // The kernels of the context's kind of device. Stateless; valid for ever.
 const Kernels& kernels_for(const Context& context);
 
-const Kernels& cpu_kernels();  // kernels/cpu
+const Kernels& cpu_kernels();   // kernels/cpu
+const Kernels& cuda_kernels();  // kernels/cuda; UsageError in a build without a toolkit
 // Which set of kernels this processor runs. Results have the same bits wherever this and the build
 // are the same; it is recorded with each run.
 std::string cpu_kernels_description();
 
 }  // namespace lockstep::kernels
-
-namespace lockstep {
-using kernels::Activation;
-}

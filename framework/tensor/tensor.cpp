@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -56,9 +55,18 @@ Tensor Tensor::from_host(Context& context, std::span<const std::byte> values, co
                                  bytes_of(shape.count(), dtype)));
   }
   Tensor tensor = empty(context, shape, dtype);
-  tensor.require_host();
-  if (!values.empty()) std::memcpy(tensor.data(), values.data(), values.size());
+  if (!values.empty()) context.upload(tensor.data(), values.data(), values.size());
   return tensor;
+}
+
+void Tensor::to_host(std::span<std::byte> values) const {
+  require_defined();
+  require_contiguous();
+  if (values.size() != bytes()) {
+    throw UsageError(fmt::format("{} bytes of room for a tensor of shape {}, expected {}",
+                                 values.size(), to_string(shape_), bytes()));
+  }
+  if (!values.empty()) context_->download(values.data(), data(), values.size());
 }
 
 bool Tensor::is_contiguous() const {
@@ -140,23 +148,31 @@ void Tensor::require_dtype(DType expected) const {
   }
 }
 
-void Tensor::require_host() const {
+void Tensor::require_defined() const {
   if (!defined()) throw UsageError("the tensor is undefined");
+}
+
+void Tensor::require_host() const {
+  require_defined();
   if (device().kind != DeviceKind::cpu) {
     throw UsageError(fmt::format("the tensor of shape {} is on {}, expected the CPU",
                                  to_string(shape_), to_string(device())));
   }
 }
 
-void Tensor::require_host_contiguous() const {
-  require_host();
+void Tensor::require_contiguous() const {
   if (!is_contiguous()) {
     throw UsageError(fmt::format("the view of shape {} is not contiguous", to_string(shape_)));
   }
 }
 
-void Tensor::require_one_element() const {
+void Tensor::require_host_contiguous() const {
   require_host();
+  require_contiguous();
+}
+
+void Tensor::require_one_element() const {
+  require_defined();
   if (count() != 1) {
     throw UsageError(
         fmt::format("item(): the tensor has shape {}, expected one element", to_string(shape_)));

@@ -6,6 +6,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "framework/base/dtype.h"
 #include "framework/base/error.h"
@@ -66,11 +67,25 @@ class Tensor {
     require_host_contiguous();
     return {data<T>(), static_cast<std::size_t>(count())};
   }
-  // The only element of a tensor of one element on the CPU.
+  // A copy on the host of all elements of a contiguous tensor, wherever it is. From a GPU it waits
+  // for the work on the compute stream.
+  template <class T>
+  std::vector<T> to_vector() const {
+    require_dtype(base::dtype_of<T>());
+    std::vector<T> values(static_cast<std::size_t>(count()));
+    to_host(std::as_writable_bytes(std::span(values)));
+    return values;
+  }
+  // The same into memory of the caller: `values` has bytes() bytes.
+  void to_host(std::span<std::byte> values) const;
+  // The only element of a tensor of one element; waits as to_vector() does.
   template <class T>
   T item() const {
     require_one_element();
-    return *data<T>();
+    require_dtype(base::dtype_of<T>());
+    T value;
+    to_host(std::as_writable_bytes(std::span(&value, 1)));
+    return value;
   }
 
   // Views. Each throws UsageError naming the shapes when the view does not exist.
@@ -83,7 +98,9 @@ class Tensor {
 
  private:
   void require_dtype(DType expected) const;
+  void require_defined() const;
   void require_host() const;
+  void require_contiguous() const;
   void require_host_contiguous() const;
   void require_one_element() const;
 

@@ -113,15 +113,18 @@ void Block::run_thread(void* argument) {
   auto& thread = *static_cast<CudaThread*>(argument);
   const Execution& execution = thread.block->execution_;
   for (const auto& order : execution.follows) acquire(order.get());
+  bool failed = false;
   try {
     execution.work->call->run();
     release(execution.order.get());
     const Inside inside;
     thread.block->finish(thread);
   } catch (const Failed&) {
-    const Inside inside;
-    Fiber::suspend();  // for good: the machine steps no block any more
+    failed = true;
   }
+  if (!failed) return;
+  const Inside inside;
+  Fiber::suspend();  // for good: the machine steps no block any more
 }
 
 void Block::make_ready(CudaThread& thread) {

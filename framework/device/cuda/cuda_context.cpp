@@ -3,6 +3,8 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "framework/base/error.h"
 #include "framework/device/cuda/cuda_memory.h"
 #include "framework/device/cuda/cuda_stream.h"
@@ -21,6 +23,7 @@ class CudaContext final : public Context {
         host_memory_(host_source_),
         compute_stream_(place, StreamPriority::normal, "compute"),
         threads_(1) {}
+  ~CudaContext() override { release_attachments(); }
 
   Device device() const override { return {DeviceKind::cuda, place_.device}; }
   CachingAllocator& allocator() override { return allocator_; }
@@ -62,6 +65,12 @@ std::string reason_for_none(cudaError_t status) {
 }
 
 }  // namespace
+
+void prepare_cuda_process() {
+  constexpr int keep_users_choice = 0;
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", keep_users_choice);
+  setenv("CUDA_MODULE_LOADING", "EAGER", keep_users_choice);
+}
 
 CudaDevices cuda_devices() {
   CudaDevices devices;

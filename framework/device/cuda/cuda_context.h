@@ -10,6 +10,12 @@
 
 namespace lockstep::device {
 
+// Sets what CUDA reads from the environment when it is first used, unless the user has set it:
+// enough hardware queues that a kernel that waits never stands before the one it waits for, and all
+// kernels loaded at start instead of in the middle of a collective. Called once, before any other
+// thread is started and before anything else here.
+void prepare_cuda_process();
+
 struct CudaDevices {
   int count = 0;
   std::string reason;  // why there are none; empty otherwise

@@ -9,6 +9,8 @@ constexpr const char* reason = "this program was built without CUDA";
 
 }  // namespace
 
+void prepare_cuda_process() {}
+
 CudaDevices cuda_devices() {
   return {0, reason};
 }

@@ -3,11 +3,11 @@
 #include <cmath>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
-#include "framework/kernels/cpu/dispatch.h"
 #include "framework/kernels/cpu/pack.h"
 #include "framework/kernels/cpu/parallel.h"
 #include "framework/kernels/cpu/reduce.h"
 #include "framework/kernels/cpu/vector_math.h"
+#include "framework/kernels/dispatch.h"
 
 namespace lockstep::kernels {
 namespace {

@@ -1,9 +1,9 @@
 #include <functional>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
-#include "framework/kernels/cpu/dispatch.h"
 #include "framework/kernels/cpu/functions.h"
 #include "framework/kernels/cpu/loop.h"
+#include "framework/kernels/dispatch.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -63,10 +63,11 @@ void CpuKernels::unary(Unary op, const Tensor& x, const Tensor& out) const {
 void CpuKernels::unary_backward(Unary op, const Tensor& x, const Tensor& y, const Tensor& grad_y,
                                 const Tensor& grad_x, bool accumulate) const {
   visit_float("unary_backward", grad_x.dtype(), [&]<class T>(base::TypeTag<T>) {
+    const GradientFrom from = gradient_from(op);
+    const Tensor& saved = from == GradientFrom::input    ? x
+                          : from == GradientFrom::output ? y
+                                                         : grad_y;
     visit_unary(op, [&](auto f) {
-      const Tensor& saved = f.gradient_from == GradientFrom::input    ? x
-                            : f.gradient_from == GradientFrom::output ? y
-                                                                      : grad_y;
       if (accumulate) {
         transform<T, T>(
             grad_x, [f](T v, T g, T sum) { return sum + f.backward(v, g); }, saved, grad_y, grad_x);

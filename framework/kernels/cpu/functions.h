@@ -1,7 +1,7 @@
 // The elementwise functions and their gradients, as function objects that the loops inline.
 //
 // f(x) is the value; f.backward(s, g) the gradient of the input, where g is the gradient of the
-// output and s the input or the output, whichever `gradient_from` names.
+// output and s the input or the output, whichever gradient_from() names.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,7 @@
 
 namespace lockstep::kernels {
 
-enum class GradientFrom : std::uint8_t { neither, input, output };
-
 struct Identity {
-  static constexpr auto gradient_from = GradientFrom::neither;
   template <class T>
   T operator()(T x) const {
     return x;
@@ -26,7 +23,6 @@ struct Identity {
 };
 
 struct Negate {
-  static constexpr auto gradient_from = GradientFrom::neither;
   template <class T>
   T operator()(T x) const {
     return -x;
@@ -39,7 +35,6 @@ struct Negate {
 
 // Written so that NaN passes.
 struct Relu {
-  static constexpr auto gradient_from = GradientFrom::output;
   template <class T>
   T operator()(T x) const {
     return x < T(0) ? T(0) : x;
@@ -52,7 +47,6 @@ struct Relu {
 
 // x * Phi(x), Phi the distribution function of the standard normal.
 struct Gelu {
-  static constexpr auto gradient_from = GradientFrom::input;
   template <class T>
   T operator()(T x) const {
     return x * normal_cdf(x, gauss(x));
@@ -66,7 +60,6 @@ struct Gelu {
 };
 
 struct Tanh {
-  static constexpr auto gradient_from = GradientFrom::output;
   template <class T>
   T operator()(T x) const {
     return vector_tanh(x);
@@ -78,7 +71,6 @@ struct Tanh {
 };
 
 struct Sigmoid {
-  static constexpr auto gradient_from = GradientFrom::output;
   template <class T>
   T operator()(T x) const {
     return T(1) / (T(1) + vector_exp(-x));
@@ -90,7 +82,6 @@ struct Sigmoid {
 };
 
 struct Exp {
-  static constexpr auto gradient_from = GradientFrom::output;
   template <class T>
   T operator()(T x) const {
     return vector_exp(x);
@@ -102,7 +93,6 @@ struct Exp {
 };
 
 struct Log {
-  static constexpr auto gradient_from = GradientFrom::input;
   template <class T>
   T operator()(T x) const {
     return vector_log(x);
@@ -114,7 +104,6 @@ struct Log {
 };
 
 struct Sqrt {
-  static constexpr auto gradient_from = GradientFrom::output;
   template <class T>
   T operator()(T x) const {
     return std::sqrt(x);
@@ -126,7 +115,6 @@ struct Sqrt {
 };
 
 struct Square {
-  static constexpr auto gradient_from = GradientFrom::input;
   template <class T>
   T operator()(T x) const {
     return x * x;

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
-#include "framework/kernels/cpu/dispatch.h"
 #include "framework/kernels/cpu/functions.h"
 #include "framework/kernels/cpu/loop.h"
 #include "framework/kernels/cpu/pack.h"
 #include "framework/kernels/cpu/product.h"
 #include "framework/kernels/cpu/reduce.h"
+#include "framework/kernels/dispatch.h"
+#include "framework/kernels/product_shapes.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -53,21 +54,7 @@ void backward_strip(std::int64_t rows, std::int64_t columns, std::int64_t stride
 
 void CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
                         const Tensor& pre, const Tensor& y) const {
-  require_rank("linear", "x", x, 2);
-  require_rank("linear", "w", w, 2);
-  const std::int64_t m = x.shape()[0], k = x.shape()[1], n = w.shape()[0];
-  require_shape("linear", "x", x, {m, k});
-  require_shape("linear", "w", w, {n, k});
-  require_shape("linear", "y", y, {m, n});
-  require_contiguous("linear", "y", y);
-  if (bias.defined()) {
-    require_shape("linear", "bias", bias, {n});
-    require_contiguous("linear", "bias", bias);
-  }
-  if (pre.defined()) {
-    require_shape("linear", "pre", pre, {m, n});
-    require_contiguous("linear", "pre", pre);
-  }
+  const auto [m, n, k] = linear_shape(x, w, bias, pre, y);
   if (y.count() == 0) return;
   visit_float("linear", y.dtype(), [&]<class T>(base::TypeTag<T>) {
     T* const to = y.data<T>();
@@ -97,21 +84,14 @@ void CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Ac
 void CpuKernels::bias_activation_backward(Activation activation, const Tensor& pre, const Tensor& y,
                                           const Tensor& grad_y, const Tensor& grad_pre,
                                           const Tensor& grad_bias, bool accumulate_bias) const {
-  require_rank("bias_activation_backward", "grad_y", grad_y, 2);
+  const GradientFrom source = gradient_from(activation);
+  const Tensor& saved = source == GradientFrom::input    ? pre
+                        : source == GradientFrom::output ? y
+                                                         : grad_y;
+  require_bias_activation_backward(saved, grad_y, grad_pre, grad_bias);
   const std::int64_t m = grad_y.shape()[0], n = grad_y.shape()[1];
-  require_shape("bias_activation_backward", "grad_y", grad_y, {m, n});
-  require_shape("bias_activation_backward", "grad_pre", grad_pre, {m, n});
-  require_contiguous("bias_activation_backward", "grad_pre", grad_pre);
-  if (grad_bias.defined()) {
-    require_shape("bias_activation_backward", "grad_bias", grad_bias, {n});
-    require_contiguous("bias_activation_backward", "grad_bias", grad_bias);
-  }
   visit_float("bias_activation_backward", grad_pre.dtype(), [&]<class T>(base::TypeTag<T>) {
     visit_activation(activation, [&](auto f) {
-      const Tensor& saved = f.gradient_from == GradientFrom::input    ? pre
-                            : f.gradient_from == GradientFrom::output ? y
-                                                                      : grad_y;
-      require_shape("bias_activation_backward", "the saved value", saved, {m, n});
       const Tensor saved_rows = contiguous(saved), grad_rows = contiguous(grad_y);
       const T* const values = saved_rows.data<T>();
       const T* const from = grad_rows.data<T>();

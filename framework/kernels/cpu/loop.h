@@ -13,7 +13,7 @@
 #include <tuple>
 #include <utility>
 
-#include "framework/kernels/cpu/axes.h"
+#include "framework/kernels/axes.h"
 #include "framework/kernels/cpu/parallel.h"
 #include "framework/tensor/tensor.h"
 

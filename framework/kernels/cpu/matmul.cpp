@@ -1,10 +1,10 @@
 // Batched matrix products on operands of any strides.
 #include <type_traits>
 
-#include "framework/kernels/cpu/axes.h"
 #include "framework/kernels/cpu/cpu_kernels.h"
-#include "framework/kernels/cpu/dispatch.h"
 #include "framework/kernels/cpu/product.h"
+#include "framework/kernels/dispatch.h"
+#include "framework/kernels/product_shapes.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -16,36 +16,11 @@ MatrixView<T> matrix(const Tensor& t) {
   return {t.data<Element>(), t.strides()[rank - 2], t.strides()[rank - 1]};
 }
 
-Shape leading_axes(const Shape& shape) {
-  return Shape(shape.extents().first(static_cast<std::size_t>(shape.rank() - 2)));
-}
-
-// The batch: one axis for each leading axis, merged. Operands are c, a, b.
-Axes batch_axes(const Tensor& a, const Tensor& b, const Tensor& c) {
-  const int leading = c.rank() - 2;
-  const Tensor* const operands[] = {&c, &a, &b};
-  Axes axes;
-  for (int i = 0; i < leading; ++i) {
-    Axis axis{c.shape()[i], {}};
-    for (std::size_t operand = 0; operand < 3; ++operand) {
-      const Tensor& t = *operands[operand];
-      const int own = i - leading + t.rank() - 2;
-      if (own >= 0 && t.shape()[own] != 1) {
-        axis.stride[operand] = t.strides()[static_cast<std::size_t>(own)];
-      }
-    }
-    axes.add(axis);
-  }
-  axes.merge();
-  return axes;
-}
-
 template <class T>
-void run_products(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
+void run_products(Axes batch, const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) {
   GemmArguments<T> first{
       c.shape()[c.rank() - 2], c.shape().back(), a.shape().back(), matrix<const T>(a),
       matrix<const T>(b),      matrix<T>(c),     accumulate};
-  Axes batch = batch_axes(a, b, c);
   // Rows of a and c that follow each other evenly across batches that share b make one taller
   // product.
   const Axis inner = batch.innermost();
@@ -66,20 +41,10 @@ void run_products(const Tensor& a, const Tensor& b, const Tensor& c, bool accumu
 }  // namespace
 
 void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const {
-  require_rank("matmul", "a", a, 2);
-  require_rank("matmul", "b", b, 2);
-  require_rank("matmul", "c", c, 2);
-  const int rank = c.rank();
-  const std::int64_t m = a.shape()[a.rank() - 2], k = a.shape().back(), n = b.shape().back();
-  const Shape batch = base::broadcast(leading_axes(a.shape()), leading_axes(b.shape()));
-  if (b.shape()[b.rank() - 2] != k || c.shape()[rank - 2] != m || c.shape().back() != n ||
-      leading_axes(c.shape()) != batch) {
-    throw UsageError(fmt::format("matmul: {} times {} into {}", base::to_string(a.shape()),
-                                 base::to_string(b.shape()), base::to_string(c.shape())));
-  }
+  const Axes batch = matmul_batch(a, b, c);
   if (c.count() == 0) return;
   visit_float("matmul", c.dtype(),
-              [&]<class T>(base::TypeTag<T>) { run_products<T>(a, b, c, accumulate); });
+              [&]<class T>(base::TypeTag<T>) { run_products<T>(batch, a, b, c, accumulate); });
 }
 
 }  // namespace lockstep::kernels

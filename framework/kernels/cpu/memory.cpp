@@ -1,27 +1,9 @@
-#include <type_traits>
-
+#include "framework/kernels/convert.h"
 #include "framework/kernels/cpu/cpu_kernels.h"
 #include "framework/kernels/cpu/loop.h"
 
 namespace lockstep::kernels {
 namespace {
-
-template <class T>
-inline constexpr bool is_16_bit_float = std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>;
-
-// Floating point to integer drops the fraction; the value must fit.
-template <class To, class From>
-To convert(From value) {
-  if constexpr (std::is_same_v<To, From>) {
-    return value;
-  } else if constexpr (is_16_bit_float<From>) {
-    return convert<To>(static_cast<float>(value));
-  } else if constexpr (is_16_bit_float<To>) {
-    return To(static_cast<float>(value));
-  } else {
-    return static_cast<To>(value);
-  }
-}
 
 // Copies when neighbours of the output are apart in the input and the other way round. Squares of a
 // few cache lines are read whole before they are written, so that no line is fetched twice even

@@ -1,21 +1,15 @@
-// One pass over the range, each element read and written once. The formulas are those of PyTorch's
-// torch.optim.SGD, Adam and AdamW, computed in the dtype of the parameter.
+// One pass over the range, each element read and written once.
 #include <atomic>
 #include <cmath>
 #include <string_view>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
-#include "framework/kernels/cpu/dispatch.h"
 #include "framework/kernels/cpu/parallel.h"
+#include "framework/kernels/dispatch.h"
+#include "framework/kernels/update_constants.h"
 
 namespace lockstep::kernels {
 namespace {
-
-void require_range(std::string_view kernel, std::string_view operand, const Tensor& tensor,
-                   const Tensor& parameter) {
-  require_contiguous(kernel, operand, tensor);
-  require_shape(kernel, operand, tensor, parameter.shape());
-}
 
 // The gradient of a block as a step takes it.
 template <class T>
@@ -35,15 +29,6 @@ class BlockGradient {
  private:
   const T* __restrict grad_;
   T scale_, limit_;
-};
-
-template <class T>
-struct SgdConstants {
-  explicit SgdConstants(const SgdOptions& options)
-      : decay(static_cast<T>(options.weight_decay)),
-        lr(static_cast<T>(options.lr)),
-        momentum(static_cast<T>(options.momentum)) {}
-  T decay, lr, momentum;
 };
 
 // Returns whether an element of the gradient was not finite.
@@ -72,24 +57,6 @@ auto choose_sgd_block(bool has_momentum, const SgdOptions& options) {
   if (!has_momentum) return &sgd_block<false, false, T>;
   return options.nesterov ? &sgd_block<true, true, T> : &sgd_block<true, false, T>;
 }
-
-template <class T>
-struct AdamConstants {
-  explicit AdamConstants(const AdamOptions& options) {
-    const auto step = static_cast<double>(options.step);
-    const double correction1 = 1 - std::pow(options.beta1, step);
-    const double correction2 = 1 - std::pow(options.beta2, step);
-    decay = static_cast<T>(options.decoupled ? 0 : options.weight_decay);
-    keep = static_cast<T>(options.decoupled ? 1 - options.lr * options.weight_decay : 1);
-    blend1 = static_cast<T>(1 - options.beta1);
-    beta2 = static_cast<T>(options.beta2);
-    blend2 = static_cast<T>(1 - options.beta2);
-    inverse_sqrt_correction2 = static_cast<T>(1 / std::sqrt(correction2));
-    epsilon = static_cast<T>(options.epsilon);
-    step_size = static_cast<T>(options.lr / correction1);
-  }
-  T decay, keep, blend1, beta2, blend2, inverse_sqrt_correction2, epsilon, step_size;
-};
 
 template <class T>
 bool adam_block(std::int64_t n, const AdamConstants<T>& constants, T* __restrict parameter,

@@ -13,8 +13,8 @@
 #include <cstddef>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
-#include "framework/kernels/cpu/dispatch.h"
 #include "framework/kernels/cpu/loop.h"
+#include "framework/kernels/dispatch.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -58,15 +58,9 @@ struct Plan {
 };
 
 Plan::Plan(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& shape) {
-  const Strides out_strides = broadcast_strides(out, shape);
-  const Strides a_strides = broadcast_strides(a, shape);
-  const Strides b_strides = b ? broadcast_strides(*b, shape) : Strides{};
-  const int missing = shape.rank() - out.rank();
-  for (int i = 0; i < shape.rank(); ++i) {
-    const auto at = static_cast<std::size_t>(i);
-    const bool sum = i < missing || (out.shape()[i - missing] == 1 && shape[i] != 1);
-    (sum ? summed : kept).outer.add({shape[i], {out_strides[at], a_strides[at], b_strides[at]}});
-  }
+  const SumAxes axes = sum_axes(out, a, b, shape);
+  kept.outer = axes.kept;
+  summed.outer = axes.summed;
   kept.arrange();
   summed.arrange();
   columns = kept.inner.extent > 1 &&

@@ -3,13 +3,13 @@
 namespace lockstep::kernels::testing {
 namespace {
 
-const Kernels& kernels = cpu_kernels();
+const Kernels& kernels = kernels_under_test();
 
 TEST(Dropout, TheMaskIsTheStreamsWordForWord) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(1);
   const base::RandomStream stream(7, "dropout:test", 3);
-  for (int trial = 0; trial < 200; ++trial) {
+  for (int trial = 0; trial < trials(200); ++trial) {
     const DType dtype = float_types[trial % 2];
     const bool accumulate = trial % 3 == 0;
     const Shape shape = random.shape();
@@ -33,12 +33,12 @@ TEST(Dropout, TheMaskIsTheStreamsWordForWord) {
 }
 
 TEST(Dropout, KeepsTheExpectedShareAndTheMean) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const Tensor x = Tensor::empty(*context, {100, 1001}), y = Tensor::empty(*context, {100, 1001});
   kernels.fill(1, x);
   kernels.dropout(x, 0.3, base::RandomStream(1, "dropout:a"), 0, y, false);
   double kept = 0, sum = 0;
-  for (const float v : y.elements<float>()) {
+  for (const float v : y.to_vector<float>()) {
     kept += v != 0;
     sum += static_cast<double>(v);
   }
@@ -47,7 +47,7 @@ TEST(Dropout, KeepsTheExpectedShareAndTheMean) {
 }
 
 TEST(Dropout, ARowDoesNotDependOnTheSharding) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   Random random(2);
   const base::RandomStream stream(1, "dropout:a");
   const Tensor x = random_tensor(*context, random, {9, 70}, DType::float32);
@@ -59,7 +59,7 @@ TEST(Dropout, ARowDoesNotDependOnTheSharding) {
 }
 
 TEST(Dropout, ProbabilityZeroKeepsEverything) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   Random random(3);
   const Tensor x = random_tensor(*context, random, {70000}, DType::float32),
                y = Tensor::empty(*context, {70000});

@@ -41,7 +41,7 @@ const UnaryCase unary_cases[] = {
      3},
 };
 
-const Kernels& kernels = cpu_kernels();
+const Kernels& kernels = kernels_under_test();
 
 Values broadcast_values(const Tensor& tensor, const Shape& shape) {
   const Values own = values_of(tensor);
@@ -53,10 +53,10 @@ Values broadcast_values(const Tensor& tensor, const Shape& shape) {
 }
 
 TEST(Elementwise, UnaryOfRandomShapesAndLayouts) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(1);
   for (const UnaryCase& c : unary_cases) {
-    for (int trial = 0; trial < 60; ++trial) {
+    for (int trial = 0; trial < trials(60); ++trial) {
       const DType dtype = float_types[trial % 2];
       const Shape shape = random.shape();
       const Tensor x = random_tensor(*context, random, random.broadcastable(shape), dtype,
@@ -72,10 +72,10 @@ TEST(Elementwise, UnaryOfRandomShapesAndLayouts) {
 }
 
 TEST(Elementwise, UnaryBackwardWritesOrAccumulates) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(2);
   for (const UnaryCase& c : unary_cases) {
-    for (int trial = 0; trial < 60; ++trial) {
+    for (int trial = 0; trial < trials(60); ++trial) {
       const DType dtype = float_types[trial % 2];
       const bool accumulate = trial % 3 == 0;
       const Shape shape = random.shape();
@@ -98,7 +98,7 @@ TEST(Elementwise, UnaryBackwardWritesOrAccumulates) {
 }
 
 TEST(Elementwise, UnaryBackwardInPlaceOfTheGradient) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   Random random(3);
   const Tensor x =
       random_tensor(*context, random, {5, 67}, DType::float32, Layout::contiguous, 0.5, 2);
@@ -113,7 +113,7 @@ TEST(Elementwise, UnaryBackwardInPlaceOfTheGradient) {
 }
 
 TEST(Elementwise, BinaryBroadcastsBothOperands) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(4);
   const std::pair<Binary, double (*)(double, double)> cases[] = {
       {Binary::add, [](double a, double b) { return a + b; }},
@@ -122,7 +122,7 @@ TEST(Elementwise, BinaryBroadcastsBothOperands) {
       {Binary::divide, [](double a, double b) { return a / b; }},
   };
   for (const auto& [op, f] : cases) {
-    for (int trial = 0; trial < 200; ++trial) {
+    for (int trial = 0; trial < trials(200); ++trial) {
       const DType dtype = float_types[trial % 2];
       const Shape shape = random.shape();
       const Tensor a =
@@ -140,7 +140,7 @@ TEST(Elementwise, BinaryBroadcastsBothOperands) {
 }
 
 TEST(Elementwise, AxpbyDoesNotReadTheOutputWhenBetaIsZero) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   Random random(5);
   for (const DType dtype : float_types) {
     const Tensor x = random_tensor(*context, random, {7, 9}, dtype, Layout::permuted);
@@ -159,22 +159,23 @@ TEST(Elementwise, AxpbyDoesNotReadTheOutputWhenBetaIsZero) {
 }
 
 TEST(Elementwise, NanPassesThroughRelu) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = Tensor::from(*context, {nan, -1.0f, 2.0f}, {3}),
                y = Tensor::empty(*context, {3});
   kernels.unary(Unary::relu, x, y);
-  EXPECT_TRUE(std::isnan(y.elements<float>()[0]));
-  EXPECT_EQ(y.elements<float>()[1], 0);
-  EXPECT_EQ(y.elements<float>()[2], 2);
+  const std::vector<float> values = y.to_vector<float>();
+  EXPECT_TRUE(std::isnan(values[0]));
+  EXPECT_EQ(values[1], 0);
+  EXPECT_EQ(values[2], 2);
 }
 
 TEST(Elementwise, WritesNothingOutsideAView) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const Tensor whole = Tensor::empty(*context, {9, 40});
   kernels.fill(7, whole);
   kernels.fill(1, whole.slice(0, 2, 6).slice(1, 3, 30));
-  const auto values = whole.elements<float>();
+  const auto values = whole.to_vector<float>();
   for (std::int64_t row = 0; row < 9; ++row) {
     for (std::int64_t column = 0; column < 40; ++column) {
       const bool inside = row >= 2 && row < 6 && column >= 3 && column < 30;
@@ -184,7 +185,7 @@ TEST(Elementwise, WritesNothingOutsideAView) {
 }
 
 TEST(Elementwise, MistakesAreNamed) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const Tensor a = Tensor::empty(*context, {3, 4}), out = Tensor::empty(*context, {3, 5});
   EXPECT_THROW(kernels.unary(Unary::relu, a, out), UsageError);
   EXPECT_THROW(kernels.binary(Binary::add, out, a, out), UsageError);

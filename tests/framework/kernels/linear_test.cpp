@@ -3,7 +3,7 @@
 namespace lockstep::kernels::testing {
 namespace {
 
-const Kernels& kernels = cpu_kernels();
+const Kernels& kernels = kernels_under_test();
 
 double apply(Activation activation, double x) {
   switch (activation) {
@@ -41,9 +41,9 @@ constexpr Activation activations[] = {Activation::none, Activation::relu, Activa
                                       Activation::tanh, Activation::sigmoid};
 
 TEST(Linear, MatchesTheFormula) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(1);
-  for (int trial = 0; trial < 300; ++trial) {
+  for (int trial = 0; trial < trials(300); ++trial) {
     const DType dtype = float_types[trial % 2];
     const Activation activation = activations[random.integer(0, 4)];
     const std::int64_t m = random.integer(trial % 20 == 0 ? 0 : 1, 40),
@@ -78,9 +78,9 @@ TEST(Linear, MatchesTheFormula) {
 }
 
 TEST(Linear, BackwardOfBiasAndActivation) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(2);
-  for (int trial = 0; trial < 300; ++trial) {
+  for (int trial = 0; trial < trials(300); ++trial) {
     const DType dtype = float_types[trial % 2];
     const Activation activation = activations[random.integer(0, 4)];
     const std::int64_t m = random.integer(trial % 20 == 0 ? 0 : 1, 90),
@@ -115,10 +115,10 @@ TEST(Linear, BackwardOfBiasAndActivation) {
 }
 
 TEST(Linear, BitsDoNotDependOnTheThreadCount) {
-  const auto context = device::make_cpu_context(1);
+  const auto context = make_test_context(1);
   Tensor first_y, first_bias;
   for (const int threads : {1, 2, 3}) {
-    const auto other = device::make_cpu_context(threads);
+    const auto other = make_test_context(threads);
     Random random(3);
     const Tensor x = random_tensor(*other, random, {300, 120}, DType::float32);
     const Tensor w = random_tensor(*other, random, {700, 120}, DType::float32);
@@ -127,9 +127,9 @@ TEST(Linear, BitsDoNotDependOnTheThreadCount) {
     kernels.linear(x, w, bias, Activation::tanh, {}, y);
     kernels.bias_activation_backward(Activation::tanh, {}, y, y, Tensor::empty(*other, {300, 700}),
                                      grad_bias, false);
-    const Tensor y_here = Tensor::from<float>(*context, y.elements<float>(), y.shape());
+    const Tensor y_here = Tensor::from<float>(*context, y.to_vector<float>(), y.shape());
     const Tensor bias_here =
-        Tensor::from<float>(*context, grad_bias.elements<float>(), grad_bias.shape());
+        Tensor::from<float>(*context, grad_bias.to_vector<float>(), grad_bias.shape());
     if (!first_y.defined()) {
       first_y = y_here;
       first_bias = bias_here;
@@ -140,7 +140,7 @@ TEST(Linear, BitsDoNotDependOnTheThreadCount) {
 }
 
 TEST(Linear, MistakesAreNamed) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const auto tensor = [&](const Shape& shape) { return Tensor::empty(*context, shape); };
   EXPECT_THROW(
       kernels.linear(tensor({3, 4}), tensor({5, 6}), {}, Activation::none, {}, tensor({3, 5})),

@@ -3,18 +3,18 @@
 namespace lockstep::kernels::testing {
 namespace {
 
-const Kernels& kernels = cpu_kernels();
+const Kernels& kernels = kernels_under_test();
 
 constexpr DType all_types[] = {DType::float32, DType::float64, DType::bfloat16, DType::float16,
                                DType::int32,   DType::int64,   DType::uint8};
 
 // Small whole numbers and, between floating types, halves are exact in every type.
 TEST(Memory, CopyConvertsBetweenAllTypes) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   Random random(1);
   for (const DType from : all_types) {
     for (const DType to : all_types) {
-      for (int trial = 0; trial < 8; ++trial) {
+      for (int trial = 0; trial < trials(8); ++trial) {
         const Shape shape = random.shape();
         const Tensor x = random_tensor(*context, random, random.broadcastable(shape), from,
                                        random.layout(false), 0, 50);
@@ -35,7 +35,7 @@ TEST(Memory, CopyConvertsBetweenAllTypes) {
 }
 
 TEST(Memory, CopyRoundsToNearest) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const Tensor x = Tensor::from(*context, {1.00390625, -2.7, 3.99}, {3});  // 1 + 2^-8
   const Tensor narrow = Tensor::empty(*context, {3}, DType::bfloat16);
   kernels.copy(x, narrow);
@@ -46,10 +46,10 @@ TEST(Memory, CopyRoundsToNearest) {
 }
 
 TEST(Memory, FillEveryTypeAndLayout) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(2);
   for (const DType dtype : all_types) {
-    for (int trial = 0; trial < 20; ++trial) {
+    for (int trial = 0; trial < trials(20); ++trial) {
       const Tensor out =
           random_tensor(*context, random, random.shape(), dtype, random.layout(true), 0, 9);
       kernels.fill(42, out);
@@ -59,14 +59,14 @@ TEST(Memory, FillEveryTypeAndLayout) {
 }
 
 TEST(Memory, LargeTransposedCopies) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(3);
   for (const auto& [rows, columns] :
        {std::pair{300, 517}, {1, 70000}, {70000, 1}, {64, 64}, {129, 3}}) {
     const Tensor x = random_tensor(*context, random, {rows, columns}, DType::float32);
     const Tensor out = Tensor::empty(*context, {columns, rows});
     kernels.copy(x.transpose(0, 1), out);
-    const auto from = x.elements<float>(), to = out.elements<float>();
+    const auto from = x.to_vector<float>(), to = out.to_vector<float>();
     for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
       for (std::size_t j = 0; j < static_cast<std::size_t>(columns); ++j) {
         ASSERT_EQ(to[j * static_cast<std::size_t>(rows) + i],
@@ -77,8 +77,8 @@ TEST(Memory, LargeTransposedCopies) {
 }
 
 TEST(Memory, KernelsAreFoundByDevice) {
-  const auto context = device::make_cpu_context();
-  EXPECT_EQ(&kernels_for(*context), &cpu_kernels());
+  const auto context = make_test_context();
+  EXPECT_EQ(&kernels_for(*context), &kernels_under_test());
   EXPECT_FALSE(cpu_kernels_description().empty());
 }
 

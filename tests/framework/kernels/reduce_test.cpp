@@ -5,7 +5,7 @@
 namespace lockstep::kernels::testing {
 namespace {
 
-const Kernels& kernels = cpu_kernels();
+const Kernels& kernels = kernels_under_test();
 
 // alpha * sum of a * b (b may be undefined) into the shape of out, plus out's own values.
 Values reference_sum(double alpha, const Tensor& a, const Tensor& b, const Tensor& out,
@@ -34,9 +34,9 @@ double terms_of(const Shape& summed, const Tensor& out) {
 }
 
 TEST(Reduce, SumToRandomShapesAndLayouts) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(1);
-  for (int trial = 0; trial < 1500; ++trial) {
+  for (int trial = 0; trial < trials(1500); ++trial) {
     const DType dtype = float_types[trial % 2];
     const bool accumulate = trial % 3 == 0;
     const Shape shape = random.shape();
@@ -51,9 +51,9 @@ TEST(Reduce, SumToRandomShapesAndLayouts) {
 }
 
 TEST(Reduce, MultiplySumToRandomShapesAndLayouts) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(2);
-  for (int trial = 0; trial < 1500; ++trial) {
+  for (int trial = 0; trial < trials(1500); ++trial) {
     const DType dtype = float_types[trial % 2];
     const bool accumulate = trial % 3 == 0;
     const Shape shape = random.shape();
@@ -85,7 +85,7 @@ TEST(Reduce, LongSumsAreExactForWholeNumbersAndEqualForAnyThreadCount) {
       whole[i] = static_cast<double>(i * 7919 % 11) - 4;
     Values previous;
     for (const int threads : {1, 2, 5}) {
-      const auto context = device::make_cpu_context(threads);
+      const auto context = make_test_context(threads);
       const Tensor x = Tensor::empty(*context, shape), out = Tensor::empty(*context, out_shape);
       assign(x, whole);
       const Values expected = reference_sum(1, x, {}, out, false);
@@ -104,7 +104,7 @@ TEST(Reduce, SumOfSquares) {
   Random random(4);
   double previous = 0;
   for (const int threads : {1, 3}) {
-    const auto context = device::make_cpu_context(threads);
+    const auto context = make_test_context(threads);
     for (const std::int64_t count : {0, 1, 15, 16, 17, 32768, 100003}) {
       for (const DType dtype : float_types) {
         const Tensor x = random_tensor(*context, random, {count}, dtype);
@@ -123,7 +123,7 @@ TEST(Reduce, SumOfSquares) {
 }
 
 TEST(Reduce, AllFiniteFindsASingleBadElement) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   for (const DType dtype : float_types) {
     const Tensor x = Tensor::empty(*context, {70001}, dtype);
     kernels.fill(dtype == DType::float32 ? 3e38 : 1e308, x);
@@ -143,7 +143,7 @@ TEST(Reduce, AllFiniteFindsASingleBadElement) {
 }
 
 TEST(Reduce, SumOverNothingIsZero) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const Tensor out = Tensor::empty(*context, {3});
   kernels.fill(9, out);
   kernels.sum_to(1, Tensor::empty(*context, {0, 3}), out, true);
@@ -153,7 +153,7 @@ TEST(Reduce, SumOverNothingIsZero) {
 }
 
 TEST(Reduce, MistakesAreNamed) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   EXPECT_THROW(
       kernels.sum_to(1, Tensor::empty(*context, {3, 4}), Tensor::empty(*context, {3}), false),
       UsageError);

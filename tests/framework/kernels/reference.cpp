@@ -1,7 +1,6 @@
 #include "tests/framework/kernels/reference.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 namespace lockstep::kernels::testing {
@@ -13,6 +12,29 @@ std::int64_t offset_of(const Tensor& tensor, const Index& index) {
     offset += index[axis] * tensor.strides()[axis];
   return offset;
 }
+
+// A copy on the host of the memory that the tensor is a view on, to be given back after changes.
+class HostCopy {
+ public:
+  explicit HostCopy(const Tensor& tensor) : tensor_(tensor), bytes_(tensor.buffer().bytes()) {
+    if (!bytes_.empty()) {
+      tensor.context().download(bytes_.data(), tensor.buffer().data(), bytes_.size());
+    }
+  }
+  template <class T>
+  T& at(const Index& index) {
+    const std::int64_t element = tensor_.offset() + offset_of(tensor_, index);
+    return reinterpret_cast<T*>(bytes_.data())[element];
+  }
+  void give_back() {
+    if (bytes_.empty()) return;
+    tensor_.context().upload(tensor_.buffer().data(), bytes_.data(), bytes_.size());
+  }
+
+ private:
+  const Tensor& tensor_;
+  std::vector<std::byte> bytes_;
+};
 
 template <class T>
 double to_double(T value) {
@@ -49,19 +71,22 @@ std::size_t broadcast_position(const Index& index, const Shape& shape) {
 
 Values values_of(const Tensor& tensor) {
   Values values;
+  if (tensor.count() == 0) return values;
+  HostCopy memory(tensor);
   base::visit_dtype(tensor.dtype(), [&]<class T>(base::TypeTag<T>) {
-    for_each_index(tensor.shape(), [&](const Index& index) {
-      values.push_back(to_double(tensor.data<T>()[offset_of(tensor, index)]));
-    });
+    for_each_index(tensor.shape(),
+                   [&](const Index& index) { values.push_back(to_double(memory.at<T>(index))); });
   });
   return values;
 }
 
 void assign(const Tensor& tensor, const Values& values) {
+  if (tensor.count() == 0) return;
+  HostCopy memory(tensor);
   std::size_t next = 0;
   base::visit_dtype(tensor.dtype(), [&]<class T>(base::TypeTag<T>) {
     for_each_index(tensor.shape(), [&](const Index& index) {
-      T& element = tensor.data<T>()[offset_of(tensor, index)];
+      T& element = memory.at<T>(index);
       if constexpr (std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>) {
         element = T(static_cast<float>(values[next++]));
       } else {
@@ -69,6 +94,7 @@ void assign(const Tensor& tensor, const Values& values) {
       }
     });
   });
+  memory.give_back();
 }
 
 std::string to_string(Layout layout) {
@@ -177,9 +203,10 @@ void expect_close(const Tensor& actual, const Values& expected, double relative,
 void expect_same_bits(const Tensor& a, const Tensor& b) {
   ASSERT_EQ(a.shape(), b.shape());
   ASSERT_TRUE(a.is_contiguous() && b.is_contiguous());
-  if (a.bytes() == 0) return;
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.bytes()), 0)
-      << "of shape " << base::to_string(a.shape());
+  std::vector<std::byte> of_a(a.bytes()), of_b(b.bytes());
+  a.to_host(of_a);
+  b.to_host(of_b);
+  EXPECT_EQ(of_a, of_b) << "of shape " << base::to_string(a.shape());
 }
 
 }  // namespace lockstep::kernels::testing

@@ -11,10 +11,16 @@
 #include <string>
 #include <vector>
 
-#include "framework/device/cpu/cpu_context.h"
 #include "framework/kernels/kernels.h"
 
 namespace lockstep::kernels::testing {
+
+// A context of the kind of device that the program tests, and its kernels. `threads` counts on the
+// CPU only.
+std::unique_ptr<Context> make_test_context(int threads = 1);
+const Kernels& kernels_under_test();
+// How many of so many random cases to try: fewer where each takes long.
+int trials(int wanted);
 
 using Values = std::vector<double>;  // the elements of a tensor in row-major order of its shape
 using Index = std::vector<std::int64_t>;
@@ -24,8 +30,8 @@ void for_each_index(const Shape& shape, const std::function<void(const Index&)>&
 // Position of `index` in a row-major tensor of `shape` that is broadcast to the index's space.
 std::size_t broadcast_position(const Index& index, const Shape& shape);
 
-Values values_of(const Tensor& tensor);                   // any strides, any dtype
-void assign(const Tensor& tensor, const Values& values);  // float32, float64 or int64
+Values values_of(const Tensor& tensor);  // any strides, any dtype
+void assign(const Tensor& tensor, const Values& values);
 
 // How the elements of a test tensor lie in memory.
 enum class Layout { contiguous, permuted, sliced, expanded };

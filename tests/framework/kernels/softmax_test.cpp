@@ -5,7 +5,7 @@
 namespace lockstep::kernels::testing {
 namespace {
 
-const Kernels& kernels = cpu_kernels();
+const Kernels& kernels = kernels_under_test();
 
 // log-softmax of each row of `row` elements.
 Values reference_log_softmax(const Values& x, std::size_t row) {
@@ -20,9 +20,9 @@ Values reference_log_softmax(const Values& x, std::size_t row) {
 }
 
 TEST(Softmax, ForwardAndBackwardOfRandomShapes) {
-  const auto context = device::make_cpu_context(2);
+  const auto context = make_test_context(2);
   Random random(1);
-  for (int trial = 0; trial < 400; ++trial) {
+  for (int trial = 0; trial < trials(400); ++trial) {
     const DType dtype = float_types[trial % 2];
     const bool accumulate = trial % 3 == 0;
     const Shape shape = random.shape(1);
@@ -62,7 +62,7 @@ TEST(Softmax, ForwardAndBackwardOfRandomShapes) {
 }
 
 TEST(Softmax, LargeLogitsDoNotOverflow) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const Tensor x = Tensor::from(*context, {1e30f, 1e30f, -1e30f, 88.0f}, {1, 4});
   const Tensor y = Tensor::empty(*context, {1, 4});
   kernels.softmax(x, y);
@@ -74,7 +74,7 @@ TEST(Softmax, LargeLogitsDoNotOverflow) {
 }
 
 TEST(Softmax, NanSpoilsItsRowOnly) {
-  const auto context = device::make_cpu_context();
+  const auto context = make_test_context();
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const Tensor x = Tensor::from(*context, {0.0f, nan, 1.0f, 2.0f, 2.0f, 2.0f}, {2, 3});
   const Tensor y = Tensor::empty(*context, {2, 3});

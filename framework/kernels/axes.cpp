@@ -1,4 +1,4 @@
-#include "framework/kernels/cpu/axes.h"
+#include "framework/kernels/axes.h"
 
 #include <fmt/format.h>
 
@@ -54,6 +54,40 @@ Offsets Axes::offsets(std::int64_t index) const {
     index /= axis.extent;
   }
   return offsets;
+}
+
+Axes loop_axes(std::span<const Tensor* const> operands) {
+  const Shape& shape = operands[0]->shape();
+  std::array<Strides, max_operands> strides;
+  for (std::size_t i = 0; i < operands.size(); ++i) {
+    strides[i] = broadcast_strides(*operands[i], shape);
+  }
+  Axes axes;
+  for (int i = 0; i < shape.rank(); ++i) {
+    Axis axis{shape[i], {}};
+    for (std::size_t operand = 0; operand < operands.size(); ++operand) {
+      axis.stride[operand] = strides[operand][static_cast<std::size_t>(i)];
+    }
+    axes.add(axis);
+  }
+  axes.sort([](const Axis& axis) { return axis.stride[0]; });
+  axes.merge();
+  return axes;
+}
+
+SumAxes sum_axes(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& shape) {
+  const Strides out_strides = broadcast_strides(out, shape);
+  const Strides a_strides = broadcast_strides(a, shape);
+  const Strides b_strides = b ? broadcast_strides(*b, shape) : Strides{};
+  const int missing = shape.rank() - out.rank();
+  SumAxes axes;
+  for (int i = 0; i < shape.rank(); ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const bool sum = i < missing || (out.shape()[i - missing] == 1 && shape[i] != 1);
+    (sum ? axes.summed : axes.kept)
+        .add({shape[i], {out_strides[at], a_strides[at], b_strides[at]}});
+  }
+  return axes;
 }
 
 }  // namespace lockstep::kernels

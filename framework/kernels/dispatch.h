@@ -41,4 +41,11 @@ inline void require_contiguous(std::string_view kernel, std::string_view operand
                                kernel, operand, base::to_string(tensor.shape())));
 }
 
+// A flat range beside the parameter's.
+inline void require_range(std::string_view kernel, std::string_view operand, const Tensor& tensor,
+                          const Tensor& parameter) {
+  require_contiguous(kernel, operand, tensor);
+  require_shape(kernel, operand, tensor, parameter.shape());
+}
+
 }  // namespace lockstep::kernels

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "framework/tensor/tensor.h"
@@ -40,6 +41,9 @@ class Axes {
   // Drops axes of extent 1 and makes one of neighbours that every operand walks through evenly.
   void merge();
 
+  int rank() const { return rank_; }
+  const Axis& operator[](int i) const { return axes_[static_cast<std::size_t>(i)]; }
+
   // Takes the innermost axis away; an axis of extent 1 if there is none.
   Axis pop() { return rank_ > 0 ? at(--rank_) : Axis{}; }
   // A copy of it.
@@ -55,6 +59,17 @@ class Axes {
   std::array<Axis, Shape::max_rank> axes_;
   int rank_ = 0;
 };
+
+// The axes of an elementwise loop in the order of the memory of operand 0, the output; neighbours
+// are merged, so that whole contiguous tensors become one axis, whatever their rank.
+Axes loop_axes(std::span<const Tensor* const> operands);
+
+// The axes of a sum of a * b (`b` may be nullptr) over `shape` into `out`, which is broadcast
+// against it: those that `out` keeps, and those that are summed. Operands are out, a and b.
+struct SumAxes {
+  Axes kept, summed;
+};
+SumAxes sum_axes(const Tensor& out, const Tensor& a, const Tensor* b, const Shape& shape);
 
 inline Offsets operator+(Offsets a, const Offsets& b) {
   for (std::size_t i = 0; i < max_operands; ++i) a[i] += b[i];

@@ -1,0 +1,59 @@
+// The kernels of GPUs. Each family has its checks and plans in a .cpp file and its kernels, behind
+// typed launchers, in a .cu file of the same name.
+//
+// Work goes to the context's compute stream. What returns a value to the host (sums of losses and
+// squares, counts, finiteness) waits for it. Results do not depend on how many blocks there are or
+// when they run: each output is computed by one thread, warp or block, in an order fixed by shapes,
+// and sums that are cut into parts add them in order.
+#pragma once
+
+#include "framework/kernels/kernels.h"
+
+namespace lockstep::kernels::cuda {
+
+class CudaKernels final : public Kernels {
+ public:
+  void fill(double value, const Tensor& out) const override;
+  void copy(const Tensor& x, const Tensor& out) const override;
+
+  void unary(Unary op, const Tensor& x, const Tensor& out) const override;
+  void unary_backward(Unary op, const Tensor& x, const Tensor& y, const Tensor& grad_y,
+                      const Tensor& grad_x, bool accumulate) const override;
+  void binary(Binary op, const Tensor& a, const Tensor& b, const Tensor& out) const override;
+  void axpby(double alpha, const Tensor& x, double beta, const Tensor& out) const override;
+  void multiply_sum_to(double alpha, const Tensor& a, const Tensor& b, const Tensor& out,
+                       bool accumulate) const override;
+
+  void sum_to(double alpha, const Tensor& x, const Tensor& out, bool accumulate) const override;
+  double sum_of_squares(const Tensor& x) const override;
+  bool all_finite(const Tensor& x) const override;
+
+  void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const override;
+  void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
+              const Tensor& pre, const Tensor& y) const override;
+  void bias_activation_backward(Activation activation, const Tensor& pre, const Tensor& y,
+                                const Tensor& grad_y, const Tensor& grad_pre,
+                                const Tensor& grad_bias, bool accumulate_bias) const override;
+
+  void softmax(const Tensor& x, const Tensor& y) const override;
+  void softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,
+                        bool accumulate) const override;
+  void log_softmax(const Tensor& x, const Tensor& y) const override;
+  void log_softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,
+                            bool accumulate) const override;
+  LossSum cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore_index,
+                        double label_smoothing, const Tensor& grad) const override;
+  std::int64_t count_correct(const Tensor& logits, const Tensor& targets,
+                             std::int64_t ignore_index) const override;
+
+  void dropout(const Tensor& x, double p, const base::RandomStream& stream, std::int64_t first_row,
+               const Tensor& y, bool accumulate) const override;
+
+  void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
+                const GradientUse& use, const SgdOptions& options) const override;
+  void adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
+                 const Tensor& second_moment, const GradientUse& use,
+                 const AdamOptions& options) const override;
+};
+
+}  // namespace lockstep::kernels::cuda

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "framework/base/random.h"
+#include "framework/device/cuda/cuda_stream.h"
+
+namespace lockstep::kernels::cuda {
+
+// y (+)= x * mask * scale for contiguous [rows, width]; an element stays where the 24 upper bits of
+// its draw are at least `threshold`. Row i draws as row first_row + i.
+template <class T>
+struct Dropout {
+  base::PhiloxKey key;
+  std::uint32_t threshold = 0;
+  T scale = 1;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0, width = 0;
+  bool accumulate = false;
+};
+
+template <class T>
+void launch_dropout(const device::CudaStream& stream, const Dropout<T>& dropout, const T* x, T* y);
+
+}  // namespace lockstep::kernels::cuda

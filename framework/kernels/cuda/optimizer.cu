@@ -1,0 +1,127 @@
+#include "framework/kernels/cuda/optimizer.h"
+
+#include <cmath>
+
+#include "framework/kernels/cuda/grid.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+constexpr int width = 4;
+
+template <class T>
+struct PlainSgd {
+  SgdConstants<T> constants;
+  __device__ void operator()(T& p, T g) const { p -= constants.lr * (g + constants.decay * p); }
+};
+
+template <class T>
+struct MomentumSgd {
+  SgdConstants<T> constants;
+  bool nesterov;
+  __device__ void operator()(T& p, T g, T& buffer) const {
+    const T step = g + constants.decay * p;
+    buffer = constants.momentum * buffer + step;
+    p -= constants.lr * (nesterov ? step + constants.momentum * buffer : buffer);
+  }
+};
+
+template <class T>
+struct Adam {
+  AdamConstants<T> constants;
+  __device__ void operator()(T& p, T g, T& m, T& v) const {
+    const auto& c = constants;
+    g = g + c.decay * p;
+    m = m + c.blend1 * (g - m);
+    v = c.beta2 * v + c.blend2 * (g * g);
+    p = c.keep * p - c.step_size * (m / (std::sqrt(v) * c.inverse_sqrt_correction2 + c.epsilon));
+  }
+};
+
+// One element. A gradient that is not finite leaves its parameter as it was; returns whether it was
+// one.
+template <class T, class Update, class... State>
+__device__ bool update_element(const Update& update, const Gradient<T>& gradient, T& parameter,
+                               T grad, State&... state) {
+  const bool bad = grad - grad != T(0);  // 0 for finite values and NaN for the others
+  const T before = parameter;
+  const T scaled = gradient.scale * grad;
+  const T below = scaled > gradient.limit ? gradient.limit : scaled;
+  update(parameter, below < -gradient.limit ? -gradient.limit : below, state...);
+  if (bad) parameter = before;
+  return bad;
+}
+
+// update(parameter, gradient, state...) for each element; parameter and state are read and written
+// once.
+template <class T, class Update, class... State>
+__global__ void update_range(std::int64_t head, std::int64_t count, Update update, T* parameter,
+                             Gradient<T> gradient, State*... state) {
+  const T* const grad = gradient.grad;
+  bool bad = false;
+  const std::int64_t chunks = (count - head) / width;
+  for (std::int64_t i = grid_thread(); i < chunks; i += grid_stride()) {
+    const std::int64_t first = head + i * width;
+    const auto apply = [&](Chunk<width, T> p, const Chunk<width, T>& g, auto... s) {
+#pragma unroll
+      for (int lane = 0; lane < width; ++lane) {
+        bad |= update_element(update, gradient, p.lane[lane], g.lane[lane], s.lane[lane]...);
+      }
+      store_chunk(parameter + first, p);
+      (store_chunk(state + first, s), ...);
+    };
+    apply(load_chunk<width>(static_cast<const T*>(parameter) + first),
+          load_chunk<width>(grad + first),
+          load_chunk<width>(static_cast<const T*>(state) + first)...);
+  }
+  const std::int64_t tail = head + chunks * width;
+  for (std::int64_t i = grid_thread(); i < head + count - tail; i += grid_stride()) {
+    const std::int64_t at = i < head ? i : i - head + tail;
+    bad |= update_element(update, gradient, parameter[at], grad[at], state[at]...);
+  }
+  if (bad && gradient.nonfinite != nullptr) atomicExch(gradient.nonfinite, 1);
+}
+
+template <class T, class Update, class... State>
+void launch_update(const device::CudaStream& stream, std::int64_t count, Update update,
+                   T* parameter, const Gradient<T>& gradient, State*... state) {
+  if (count == 0) return;
+  const std::int64_t head = unaligned_head(count, static_cast<const T*>(parameter), gradient.grad,
+                                           static_cast<const T*>(state)...);
+  const std::int64_t tasks = head < count ? count / width : count;
+  device::launch(stream, {blocks_for(tasks), block_threads}, update_range<T, Update, State...>,
+                 head, count, update, parameter, gradient, state...);
+}
+
+}  // namespace
+
+template <class T>
+void launch_sgd(const device::CudaStream& stream, std::int64_t count,
+                const SgdConstants<T>& constants, bool nesterov, T* parameter,
+                const Gradient<T>& gradient, T* momentum) {
+  if (momentum == nullptr) {
+    launch_update(stream, count, PlainSgd<T>{constants}, parameter, gradient);
+  } else {
+    launch_update(stream, count, MomentumSgd<T>{constants, nesterov}, parameter, gradient,
+                  momentum);
+  }
+}
+
+template <class T>
+void launch_adam(const device::CudaStream& stream, std::int64_t count,
+                 const AdamConstants<T>& constants, T* parameter, const Gradient<T>& gradient,
+                 T* first_moment, T* second_moment) {
+  launch_update(stream, count, Adam<T>{constants}, parameter, gradient, first_moment,
+                second_moment);
+}
+
+#define LOCKSTEP_OPTIMIZER(T)                                                                     \
+  template void launch_sgd(const device::CudaStream&, std::int64_t, const SgdConstants<T>&, bool, \
+                           T*, const Gradient<T>&, T*);                                           \
+  template void launch_adam(const device::CudaStream&, std::int64_t, const AdamConstants<T>&, T*, \
+                            const Gradient<T>&, T*, T*);
+LOCKSTEP_OPTIMIZER(float)
+LOCKSTEP_OPTIMIZER(double)
+#undef LOCKSTEP_OPTIMIZER
+
+}  // namespace lockstep::kernels::cuda

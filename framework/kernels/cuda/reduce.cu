@@ -1,0 +1,182 @@
+#include "framework/kernels/cuda/reduce.h"
+
+#include "framework/kernels/cuda/columns.cuh"
+
+namespace lockstep::kernels::cuda {
+namespace {
+
+template <class T, bool product>
+__device__ double term(T a, T b) {
+  return static_cast<double>(product ? a * b : a);
+}
+
+// A warp for each part of each output.
+template <class T, bool product>
+__global__ void sum_along_rows(SumPlan plan, bool aligned, const T* a, const T* b, Store<T> store,
+                               double* parts) {
+  const Team<1> team;
+  const std::int64_t tasks = plan.outputs.count * plan.parts;
+  for (std::int64_t task = team.first_row(); task < tasks; task += team.row_step()) {
+    const std::int64_t part = task % plan.parts;
+    const Places places = plan.outputs.places(task / plan.parts);
+    const std::int64_t begin = part * plan.part_length;
+    const std::int64_t left = plan.summed.count - begin;
+    const std::int64_t length = left < plan.part_length ? left : plan.part_length;
+    const T* const a_terms = a + places.at[1];
+    const T* const b_terms = product ? b + places.at[2] : a_terms;
+    double sum = 0;
+    if (plan.summed_flat) {
+      if constexpr (product) {
+        team.visit(
+            length, aligned, [&](std::int64_t, T u, T v) { sum += term<T, true>(u, v); },
+            a_terms + begin, b_terms + begin);
+      } else {
+        team.visit(
+            length, aligned, [&](std::int64_t, T u) { sum += term<T, false>(u, u); },
+            a_terms + begin);
+      }
+    } else {
+      team.visit(length, false, [&](std::int64_t i) {
+        const Places at = plan.summed.places(begin + i);
+        sum += term<T, product>(a_terms[at.at[1]], b_terms[product ? at.at[2] : at.at[1]]);
+      });
+    }
+    sum = team.sum(sum);
+    if (team.lane() != 0) continue;
+    if (plan.parts == 1) {
+      store(places.at[0], sum);
+    } else {
+      parts[task] = sum;
+    }
+  }
+}
+
+template <class T, bool product>
+struct ColumnTerm {
+  SumPlan plan;
+  const T* a;
+  const T* b;
+  __device__ double operator()(const Places& places, std::int64_t summed,
+                               std::int64_t column) const {
+    const Places at = plan.summed.places(summed);
+    const auto place = [&](int operand) {
+      return places.at[operand] + column * plan.across_stride[operand] + at.at[operand];
+    };
+    if constexpr (product) return term<T, true>(a[place(1)], b[place(2)]);
+    return term<T, false>(a[place(1)], T(0));
+  }
+};
+
+template <class T>
+__global__ void square_parts(std::int64_t count, bool aligned, const T* x, double* parts) {
+  const Team<1> team;
+  const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
+  for (std::int64_t task = team.first_row(); task < tasks; task += team.row_step()) {
+    const std::int64_t left = count - task * terms_of_a_part;
+    double sum = 0;
+    team.visit(
+        left < terms_of_a_part ? left : terms_of_a_part, aligned,
+        [&](std::int64_t, T value) {
+          const auto wide = static_cast<double>(value);
+          sum += wide * wide;
+        },
+        x + task * terms_of_a_part);
+    sum = team.sum(sum);
+    if (team.lane() == 0) parts[task] = sum;
+  }
+}
+
+__global__ void add_all(std::int64_t count, const double* parts, double* out) {
+  const Team<warps_of_a_block> team;
+  double sum = 0;
+  team.visit(
+      count, false, [&](std::int64_t, double part) { sum += part; }, parts);
+  sum = team.sum(sum);
+  if (threadIdx.x == 0) *out = sum;
+}
+
+template <class T>
+__global__ void find_not_finite(std::int64_t count, bool aligned, const T* x,
+                                unsigned* not_finite) {
+  const Team<1> team;
+  const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
+  for (std::int64_t task = team.first_row(); task < tasks; task += team.row_step()) {
+    const std::int64_t left = count - task * terms_of_a_part;
+    bool bad = false;
+    team.visit(
+        left < terms_of_a_part ? left : terms_of_a_part, aligned,
+        // v - v is 0 for finite values and NaN for the others.
+        [&](std::int64_t, T value) { bad = bad || value - value != T(0); },
+        x + task * terms_of_a_part);
+    if (__any_sync(device::full_warp, bad) && team.lane() == 0) atomicOr(not_finite, 1u);
+  }
+}
+
+template <class T>
+bool is_aligned(const T* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
+template <class T, bool product>
+void launch_parts(const device::CudaStream& stream, const SumPlan& plan, const T* a, const T* b,
+                  const Store<T>& store, double* parts) {
+  if (plan.columns) {
+    launch_sum_down_columns(stream, plan, ColumnTerm<T, product>{plan, a, b}, store, parts);
+  } else {
+    // Rows of an odd length are aligned for the first output only.
+    const bool aligned =
+        plan.summed_flat && plan.outputs.count == 1 && is_aligned(a) && (!product || is_aligned(b));
+    device::launch(
+        stream, {blocks_for(plan.outputs.count * plan.parts, Team<1>::of_a_block), block_threads},
+        sum_along_rows<T, product>, plan, aligned, a, b, store, parts);
+    launch_add_parts(stream, plan, store, parts);
+  }
+}
+
+}  // namespace
+
+template <class T>
+void launch_sum(const device::CudaStream& stream, const SumPlan& plan, double alpha, const T* a,
+                const T* b, T* out, bool accumulate, double* parts) {
+  if (plan.output_count() == 0) return;
+  const Store<T> store{alpha, accumulate, out};
+  if (b == nullptr) {
+    launch_parts<T, false>(stream, plan, a, b, store, parts);
+  } else {
+    launch_parts<T, true>(stream, plan, a, b, store, parts);
+  }
+}
+
+template <class T>
+void launch_sum_of_squares(const device::CudaStream& stream, std::int64_t count, const T* x,
+                           double* parts, double* out) {
+  const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
+  if (tasks > 0) {
+    device::launch(stream, {blocks_for(tasks, Team<1>::of_a_block), block_threads}, square_parts<T>,
+                   count, is_aligned(x), x, parts);
+  }
+  device::launch(stream, {1, block_threads}, add_all, tasks, static_cast<const double*>(parts),
+                 out);
+}
+
+template <class T>
+void launch_find_not_finite(const device::CudaStream& stream, std::int64_t count, const T* x,
+                            unsigned* not_finite) {
+  const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
+  if (tasks == 0) return;
+  device::launch(stream, {blocks_for(tasks, Team<1>::of_a_block), block_threads},
+                 find_not_finite<T>, count, is_aligned(x), x, not_finite);
+}
+
+#define LOCKSTEP_REDUCE(T)                                                                        \
+  template void launch_sum(const device::CudaStream&, const SumPlan&, double, const T*, const T*, \
+                           T*, bool, double*);                                                    \
+  template void launch_sum_of_squares(const device::CudaStream&, std::int64_t, const T*, double*, \
+                                      double*);                                                   \
+  template void launch_find_not_finite(const device::CudaStream&, std::int64_t, const T*,         \
+                                       unsigned*);
+LOCKSTEP_REDUCE(float)
+LOCKSTEP_REDUCE(double)
+#undef LOCKSTEP_REDUCE
+
+}  // namespace lockstep::kernels::cuda

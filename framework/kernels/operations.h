@@ -1,0 +1,59 @@
+// The operations that kernels are asked for, as plain values that host and device code share.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep::kernels {
+
+enum class Unary : std::uint8_t { negate, relu, gelu, tanh, sigmoid, exp, log, sqrt, square };
+enum class Binary : std::uint8_t { add, subtract, multiply, divide };
+enum class Activation : std::uint8_t { none, relu, gelu, tanh, sigmoid };
+
+// What a function's gradient is computed from, beside the gradient of its output.
+enum class GradientFrom : std::uint8_t { neither, input, output };
+
+constexpr GradientFrom gradient_from(Unary op) {
+  switch (op) {
+    case Unary::negate:
+      return GradientFrom::neither;
+    case Unary::gelu:
+    case Unary::log:
+    case Unary::square:
+      return GradientFrom::input;
+    case Unary::relu:
+    case Unary::tanh:
+    case Unary::sigmoid:
+    case Unary::exp:
+    case Unary::sqrt:
+      return GradientFrom::output;
+  }
+  return GradientFrom::neither;
+}
+
+constexpr GradientFrom gradient_from(Activation activation) {
+  if (activation == Activation::none) return GradientFrom::neither;
+  return activation == Activation::gelu ? GradientFrom::input : GradientFrom::output;
+}
+
+struct SgdOptions {
+  double lr = 0;
+  double momentum = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+};
+
+struct AdamOptions {
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  bool decoupled = false;  // AdamW: decay multiplies the parameter instead of joining the gradient
+  std::int64_t step = 1;   // 1 on the first update; for the bias correction
+};
+
+}  // namespace lockstep::kernels
+
+namespace lockstep {
+using kernels::Activation;
+}
