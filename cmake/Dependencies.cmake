@@ -12,6 +12,7 @@ pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # Backends beside the own one: each is built where its library is installed. MPI is built when asked
 # for: a killed run of it leaves Open MPI's shared memory behind.
 find_package(Gloo QUIET)
+pkg_check_modules(HWLOC QUIET IMPORTED_TARGET hwloc)
 if(LOCKSTEP_MPI)
   find_package(MPI REQUIRED COMPONENTS C)
 endif()
