@@ -33,6 +33,10 @@
 #include "framework/device/device.h"
 #include "framework/device/stream.h"
 
+namespace lockstep::comm::schedule {
+class Recorder;
+}
+
 namespace lockstep::comm {
 
 // 16-bit floats are reduced in float and rounded once. Integer sums wrap around. max and min of
@@ -118,9 +122,11 @@ struct Capabilities {
 enum class AgreementCheck : std::uint8_t { every, plan, off };  // comm.check
 
 struct CommunicatorOptions {
-  std::chrono::milliseconds timeout{60'000};     // comm.timeout: of one collective
-  std::string algorithm = "auto";                // comm.algorithm
+  std::chrono::milliseconds timeout{60'000};  // comm.timeout: of one collective
+  std::string algorithm = "auto";             // comm.algorithm
+  std::string tuning = {};  // comm.tuning: what "auto" means to the ring backend; empty: built in
   AgreementCheck check = AgreementCheck::every;  // comm.check
+  schedule::Recorder* recorder = nullptr;        // of the steps of the ring backend's algorithms
 };
 
 class Communicator {
@@ -134,6 +140,8 @@ class Communicator {
   virtual int size() const = 0;
   virtual std::string_view backend() const = 0;  // "ring", "gloo", ...
   virtual const Capabilities& capabilities() const = 0;
+  // What an all_reduce of so many bytes is done by; empty where the library chooses by itself.
+  virtual std::string_view algorithm_for(std::size_t /*bytes*/) const { return {}; }
 
   // In place: `data` is reduced over all ranks.
   virtual Work all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag = no_tag) = 0;

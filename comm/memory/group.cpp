@@ -1,13 +1,13 @@
 #include "comm/memory/group.h"
 
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "comm/memory/barrier.h"
 #include "comm/memory/control.h"
+#include "comm/memory/core_mask.h"
 #include "comm/memory/mapped_memory.h"
 #include "framework/device/allocator.h"
 
@@ -17,12 +17,6 @@ namespace {
 // A sleeping rank looks this often whether the group was aborted, so that an abort needs to know
 // nothing about who sleeps where.
 constexpr std::chrono::milliseconds longest_sleep{20};
-
-int usable_cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return CPU_COUNT(&set);
-}
 
 Note make_note(Note::Kind kind, std::int64_t number, int key = 0, std::string_view text = {}) {
   Note note;
@@ -43,16 +37,16 @@ std::size_t part_stride(std::size_t bytes, int ranks) {
 
 }  // namespace
 
-WaitPolicy WaitPolicy::for_ranks(int ranks_on_this_host) {
+WaitPolicy WaitPolicy::for_ranks(int ranks_on_this_host, int cores) {
   // About 40 us: a little more than it costs to wake a rank on a core that has gone idle.
-  if (ranks_on_this_host <= usable_cores()) return {.spins = 2000};
+  if (ranks_on_this_host <= cores) return {.spins = 2000};
   return {.spins = 10};
 }
 
 Group::Group(int rank, int size, std::shared_ptr<Control> control)
     : rank_(rank),
       size_(size),
-      spin_budget_(WaitPolicy::for_ranks(size).spins),
+      spin_budget_(WaitPolicy::for_ranks(size, CoreMask::of_this_thread().count()).spins),
       control_(std::move(control)),
       agreement_(std::make_unique<Barrier>(*this, control_->barrier_memory())) {}
 
@@ -62,12 +56,13 @@ void Group::set_wait_policy(WaitPolicy policy) {
   spin_budget_.set_most(policy.spins);
 }
 
-bool Group::sleep(Signal& signal, std::uint32_t seen, device::Deadline deadline) const {
-  throw_if_aborted();
+// Reports an abort instead of throwing: the rank that aborted may have posted the signal before.
+Group::Slept Group::sleep(Signal& signal, std::uint32_t seen, device::Deadline deadline) const {
+  if (aborted()) return Slept::aborted;
   const auto now = device::Clock::now();
-  if (now >= deadline) return false;
+  if (now >= deadline) return Slept::too_late;
   sleep_on(signal, seen, std::min(deadline, now + longest_sleep));
-  return true;
+  return Slept::once;
 }
 
 void Group::abort(int rank, const std::string& cause) {

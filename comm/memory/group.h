@@ -32,8 +32,8 @@ namespace lockstep::comm {
 // us asleep).
 struct WaitPolicy {
   int spins = 0;
-  // Looks at the cores this process may use.
-  static WaitPolicy for_ranks(int ranks_on_this_host);
+  // `cores`: that the ranks may use, all together.
+  static WaitPolicy for_ranks(int ranks_on_this_host, int cores);
 };
 
 class Barrier;
@@ -77,12 +77,13 @@ class Group {
       }
     }
     spin_budget_.failed();
-    for (bool in_time = true; in_time;) {
-      in_time = sleep(signal, seen, deadline);
+    for (;;) {
+      const Slept slept = sleep(signal, seen, deadline);
       seen = signal.value.load(std::memory_order_acquire);
       if (ready(seen)) return true;
+      if (slept == Slept::aborted) throw_if_aborted();
+      if (slept == Slept::too_late) return false;
     }
-    return false;
   }
 
   // The same, and throws what `late()` returns when the deadline passed.
@@ -98,7 +99,8 @@ class Group {
   bool aborted() const;
   void throw_if_aborted() const;
 
-  // For tests and measurements; before any wait.
+  // Not while a rank waits. At first the policy takes it that every rank may use the cores that
+  // this one may.
   void set_wait_policy(WaitPolicy policy);
 
  protected:
@@ -121,9 +123,10 @@ class Group {
                                             device::Deadline deadline) = 0;
 
  private:
-  // Sleeps while the signal is `seen`, for a bounded while. False when the deadline has passed;
-  // throws when the group was aborted.
-  bool sleep(Signal& signal, std::uint32_t seen, device::Deadline deadline) const;
+  // Sleeps while the signal is `seen`, for a bounded while; not at all when the deadline has passed
+  // or the group was aborted.
+  enum class Slept { once, too_late, aborted };
+  Slept sleep(Signal& signal, std::uint32_t seen, device::Deadline deadline) const;
   // All ranks tell each other `mine`; every rank gets all, by rank.
   std::vector<Note> agree(const Note& mine, device::Deadline deadline);
 

@@ -4,6 +4,36 @@
 
 namespace lockstep::comm::schedule {
 
+std::string_view name_of(Action action) {
+  switch (action) {
+    case Action::send:
+      return "send";
+    case Action::receive_reduce_send:
+      return "receive_reduce_send";
+    case Action::receive_reduce_store_send:
+      return "receive_reduce_store_send";
+    case Action::send_complete:
+      return "send_complete";
+    case Action::receive_store_send:
+      return "receive_store_send";
+    case Action::receive_store:
+      return "receive_store";
+    case Action::receive_reduce_store:
+      return "receive_reduce_store";
+    case Action::reduce_from:
+      return "reduce_from";
+    case Action::reduce_complete_from:
+      return "reduce_complete_from";
+    case Action::store_from:
+      return "store_from";
+    case Action::reduce_all_store:
+      return "reduce_all_store";
+    case Action::reduce_all_store_all:
+      return "reduce_all_store_all";
+  }
+  __builtin_unreachable();
+}
+
 namespace {
 
 // A rank's neighbours on the ring.

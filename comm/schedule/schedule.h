@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::comm::schedule {
@@ -30,6 +31,8 @@ enum class Action : std::uint8_t {
   reduce_all_store,      // stores the complete slices at itself
   reduce_all_store_all,  // writes them to every rank
 };
+
+std::string_view name_of(Action action);
 
 struct Step {
   static constexpr int nobody = -1;

@@ -26,7 +26,8 @@ Exchange::Exchange(Group& group, device::Deadline deadline)
 }
 
 // The ranks are threads of one process exactly when a peer's part lies at the peer's own address in
-// the same process.
+// the same process. What cores there are for them is for all to say: each may be confined to its
+// own.
 void Exchange::introduce(device::Deadline deadline) {
   const auto missing = [](int rank) {
     return RankError(rank, fmt::format("rank {} did not come to set up the collectives", rank));
@@ -34,15 +35,19 @@ void Exchange::introduce(device::Deadline deadline) {
   const auto process = static_cast<std::uint64_t>(getpid());
   const auto address = [&](int rank) { return reinterpret_cast<std::uint64_t>(&control(rank)); };
   Announcement& own = announcement(group_.rank());
-  own.signature = {.sequence = process, .count = std::thread::hardware_concurrency()};
+  own.signature = {.sequence = process};
   own.location.offset = address(group_.rank());
+  control(group_.rank()).cores = CoreMask::of_this_thread();
   barrier_.arrive_and_wait(deadline, missing);
+  CoreMask cores;
   for (int r = 0; r < group_.size(); ++r) {
     const Announcement& other = announcement(r);
     if (other.signature.sequence != process || other.location.offset != address(r))
       shared_address_space_ = false;
-    if (other.signature.count < group_.size()) crowded_ = true;
+    cores.add(control(r).cores);
   }
+  crowded_ = cores.count() < group_.size();
+  group_.set_wait_policy(WaitPolicy::for_ranks(group_.size(), cores.count()));
   barrier_.arrive_and_wait(deadline, missing);
 }
 
@@ -77,12 +82,15 @@ bool Exchange::meet_in_place(const Collective& call) {
 
 void Exchange::synchronize(const Collective& call) {
   leave();
+  ++rounds_;
   arrive_and_wait(call, "finish");
 }
 
 void Exchange::announce(const Collective& call, const Location& location) {
-  ++meetings_;
-  announcement(group_.rank()) = {call.signature, location};
+  ++rounds_;
+  Announcement& own = announcement(group_.rank());
+  own.signature = call.signature;
+  own.location = location;
 }
 
 bool Exchange::read_announcements() {
@@ -117,13 +125,28 @@ bool Exchange::is_last_to_come() {
 
 void Exchange::arrive_and_wait(const Collective& call, std::string_view verb) {
   try {
-    barrier_.arrive_and_wait(call.deadline, [&](int rank) { return late(call, rank, verb); });
+    if (crowded_) {
+      barrier_.arrive_and_wait(call.deadline, [&](int rank) { return late(call, rank, verb); });
+    } else {
+      wait_for_each(call, verb);
+    }
     // Who comes after the others gave up must not take their leavings for a result.
     group_.throw_if_aborted();
   } catch (const RankError& error) {
     withdraw(error);
     throw;
   }
+}
+
+// With a core for each rank nobody sleeps for long, and the line that says that a rank has come is
+// all that has to travel: half the way of a counter that each rank adds to and a release.
+void Exchange::wait_for_each(const Collective& call, std::string_view verb) {
+  post(announcement(group_.rank()).come, rounds_);
+  for (int r = 0; r < group_.size(); ++r)
+    group_.wait(
+        announcement(r).come,
+        [&](std::uint32_t round) { return static_cast<std::int32_t>(round - rounds_) >= 0; },
+        call.deadline, [&] { return late(call, r, verb); });
 }
 
 void Exchange::enter() {

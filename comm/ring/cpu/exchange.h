@@ -9,6 +9,7 @@
 
 #include "comm/host_communicator.h"
 #include "comm/memory/barrier.h"
+#include "comm/memory/core_mask.h"
 #include "comm/memory/group.h"
 
 namespace lockstep::comm::ring {
@@ -55,7 +56,8 @@ class Exchange {
   // Whether peers can address this rank's `range`.
   bool can_address(const Range& range) const { return locate(range).buffer != Location::nowhere; }
 
-  // Whether there are more ranks than cores that they may use; the same on every rank.
+  // Whether there are more ranks than cores that they may use, all together; the same on every
+  // rank.
   bool is_crowded() const { return crowded_; }
 
   // The data of rank r, and of all, as seen from here.
@@ -69,19 +71,23 @@ class Exchange {
     std::int32_t buffer = nowhere;
     std::uint64_t offset = 0;  // or the address
   };
+  // One cache line, so that a peer that waits for a rank gets with the news what there is to know.
   struct alignas(64) Announcement {
     Signature signature;
     Location location;
+    Signal come;  // the number of the round
   };
+  static_assert(sizeof(Announcement) == 64);
   // Threads of one process may free their memory when a collective fails. Then no peer may still be
   // in it: a rank that fails declares that it has withdrawn and waits until nobody is inside; a
   // rank that goes inside looks afterwards whether somebody has withdrawn. (Both sequentially
   // consistent: one of the two sees the other.)
   enum class Presence : std::uint32_t { outside, inside, withdrawn };
   // A rank's part of the control memory. Two announcements are used in turn: a rank that is one
-  // collective ahead must not overwrite what another still reads. The barrier lies behind rank 0's.
+  // round ahead must not overwrite what another still reads. The barrier lies behind rank 0's.
   struct alignas(64) Control {
     Announcement announcements[2];
+    CoreMask cores;  // that the rank may use
     std::atomic<Presence> presence;
     std::atomic<std::uint32_t> taken;   // pieces of this rank's share of the work
     std::atomic<std::uint32_t> comers;  // rank 0's: of all meetings that one rank works in, wraps
@@ -96,6 +102,7 @@ class Exchange {
   void require_agreement();
   bool is_last_to_come();
   void arrive_and_wait(const Collective& call, std::string_view verb);
+  void wait_for_each(const Collective& call, std::string_view verb);
 
   void enter();
   void leave();
@@ -103,14 +110,14 @@ class Exchange {
   // The rank leaves a collective that has failed.
   void withdraw(const RankError& error);
   Control& control(int rank) const;
-  Announcement& announcement(int rank) const { return control(rank).announcements[meetings_ % 2]; }
+  Announcement& announcement(int rank) const { return control(rank).announcements[rounds_ % 2]; }
 
   Group& group_;
   std::shared_ptr<SymmetricBuffer> control_memory_;
   Barrier barrier_;
   bool shared_address_space_ = true;
   bool crowded_ = false;
-  std::uint64_t meetings_ = 0;
+  std::uint32_t rounds_ = 0;
   std::uint32_t comers_expected_ = 0;
   std::vector<std::shared_ptr<SymmetricBuffer>> buffers_;
 

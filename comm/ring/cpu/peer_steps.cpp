@@ -7,8 +7,11 @@
 namespace lockstep::comm::ring {
 
 PeerSteps::PeerSteps(const Group& group, std::shared_ptr<SymmetricBuffer> memory,
-                     schedule::Algorithm algorithm)
-    : group_(group), memory_(std::move(memory)), schedule_(algorithm(group.rank(), group.size())) {
+                     schedule::Algorithm algorithm, schedule::Recorder* recorder)
+    : group_(group),
+      memory_(std::move(memory)),
+      schedule_(algorithm(group.rank(), group.size())),
+      recorder_(recorder) {
   for (int r = 0; r < group.size(); ++r)
     longest_ =
         std::max(longest_, static_cast<std::uint32_t>(algorithm(r, group.size()).steps.size()));
@@ -24,8 +27,10 @@ void PeerSteps::run(const Collective& call, DType dtype, std::span<std::byte* co
     const std::int64_t begin = slice_of(count, step.slice, schedule_.slices).begin;
     const std::int64_t end = slice_of(count, step.slice + step.slices - 1, schedule_.slices).end;
     const std::size_t place = offset + static_cast<std::size_t>(begin) * kernels.element_bytes;
+    const auto start = recorder_ ? device::Clock::now() : device::Clock::time_point();
     execute(step, data[self] + place, data[static_cast<std::size_t>(step.from)] + place,
             static_cast<std::size_t>(end - begin), kernels);
+    if (recorder_) recorder_->record({step, begin, end - begin, start, device::Clock::now()});
     post(done(group_.rank()), ++posted);
   }
   begun_ += longest_;

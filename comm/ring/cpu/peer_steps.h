@@ -9,6 +9,7 @@
 #include "comm/host_communicator.h"
 #include "comm/memory/group.h"
 #include "comm/ring/cpu/reduce_kernels.h"
+#include "comm/schedule/recorder.h"
 #include "comm/schedule/schedule.h"
 
 namespace lockstep::comm::ring {
@@ -19,7 +20,7 @@ class PeerSteps {
   static std::size_t bytes() { return sizeof(Progress); }
 
   PeerSteps(const Group& group, std::shared_ptr<SymmetricBuffer> memory,
-            schedule::Algorithm algorithm);
+            schedule::Algorithm algorithm, schedule::Recorder* recorder);
 
   // Reduces `count` elements in place at data[r] + offset of every rank r; each rank runs it on the
   // same range. The elements are accumulators of `dtype`. The ranks have met; when this returns,
@@ -43,8 +44,9 @@ class PeerSteps {
   const Group& group_;
   std::shared_ptr<SymmetricBuffer> memory_;
   schedule::Schedule schedule_;
-  std::uint32_t longest_ = 0;  // steps of the rank that has most
-  std::uint32_t begun_ = 0;    // what all ranks' counts are at most when a run begins
+  schedule::Recorder* recorder_;  // may be null
+  std::uint32_t longest_ = 0;     // steps of the rank that has most
+  std::uint32_t begun_ = 0;       // what all ranks' counts are at most when a run begins
 };
 
 }  // namespace lockstep::comm::ring

@@ -11,11 +11,10 @@ namespace lockstep::comm::ring {
 
 namespace {
 
-// Up to here every rank reduces everything itself, in one round, where sharing the work takes two.
-// The second where ranks outnumber cores: they do it one after the other.
-constexpr std::size_t one_shot_limit = 16 << 10;
-constexpr std::size_t crowded_one_shot_limit = 4 << 10;
-static_assert(one_shot_limit <= Staging::capacity);
+// Up to here reduce and reduce_scatter take one round, each rank reducing from copies what it
+// needs, where reading in place takes two.
+constexpr std::size_t staged_limit = 16 << 10;
+static_assert(staged_limit <= Staging::capacity);
 
 // Up to here, over all ranks, and where these outnumber the cores, waking every rank for its share
 // takes longer than one of them needs for the whole.
@@ -36,15 +35,9 @@ ByteRange work_share(std::size_t bytes, int rank, int size) {
 
 }  // namespace
 
-Algorithm RingCommunicator::choose(const Collective& call) const {
-  if (algorithm_ != Algorithm::choose) return algorithm_;
-  const std::size_t limit = exchange_.is_crowded() ? crowded_one_shot_limit : one_shot_limit;
-  return call.data.bytes() <= limit ? Algorithm::one_shot : Algorithm::two_shot;
-}
-
 void RingCommunicator::do_all_reduce(const Collective& asked) {
   Collective call = asked;
-  const Algorithm algorithm = choose(call);
+  const Algorithm algorithm = table_.choose(call.data.bytes());
   call.signature.algorithm = static_cast<std::uint8_t>(algorithm);
   switch (algorithm) {
     case Algorithm::one_shot:
@@ -57,7 +50,6 @@ void RingCommunicator::do_all_reduce(const Collective& asked) {
     case Algorithm::reduce_broadcast:
       return by_peer_steps(call, reduce_broadcast_);
     case Algorithm::two_shot:
-    case Algorithm::choose:  // never what choose() returns
       return two_shot(call);
   }
 }
@@ -156,7 +148,7 @@ void RingCommunicator::staged_by_peer_steps(const Collective& call, PeerSteps& s
 }
 
 void RingCommunicator::do_reduce(const Collective& call) {
-  if (call.data.bytes() <= one_shot_limit) {
+  if (call.data.bytes() <= staged_limit) {
     staged_reduce(call, Begun::no);
   } else if (!exchange_.meet_in_place(call)) {
     staged_reduce(call, Begun::met);
@@ -179,7 +171,7 @@ void RingCommunicator::staged_reduce(const Collective& call, Begun begun) {
 }
 
 void RingCommunicator::do_reduce_scatter(const Collective& call) {
-  if (call.data.bytes() <= one_shot_limit) {
+  if (call.data.bytes() <= staged_limit) {
     staged_reduce_scatter(call, Begun::no);
   } else if (!exchange_.meet_in_place(call)) {
     staged_reduce_scatter(call, Begun::met);

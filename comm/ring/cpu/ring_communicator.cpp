@@ -1,10 +1,5 @@
 #include "comm/ring/cpu/ring_communicator.h"
 
-#include <fmt/format.h>
-
-#include <array>
-#include <utility>
-
 #include "comm/ring/ring.h"
 
 namespace lockstep::comm {
@@ -20,22 +15,10 @@ namespace lockstep::comm::ring {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Algorithm>, 6> algorithm_names = {{
-    {"auto", Algorithm::choose},
-    {"one_shot", Algorithm::one_shot},
-    {"two_shot", Algorithm::two_shot},
-    {"ring", Algorithm::ring},
-    {"halving_doubling", Algorithm::halving_doubling},
-    {"reduce_broadcast", Algorithm::reduce_broadcast},
-}};
-
-Algorithm algorithm_from_name(std::string_view name) {
-  for (const auto& [known, algorithm] : algorithm_names)
-    if (known == name) return algorithm;
-  std::vector<std::string_view> known;
-  for (const auto& [word, algorithm] : algorithm_names) known.push_back(word);
-  throw ConfigError(fmt::format("comm.algorithm: found \"{}\", expected one of {}", name,
-                                fmt::join(known, ", ")));
+AlgorithmTable table_of(const CommunicatorOptions& options, bool crowded) {
+  if (options.algorithm != "auto") return AlgorithmTable::parse(options.algorithm);
+  if (!options.tuning.empty()) return AlgorithmTable::parse(options.tuning);
+  return AlgorithmTable::built_in(crowded);
 }
 
 }  // namespace
@@ -43,17 +26,18 @@ Algorithm algorithm_from_name(std::string_view name) {
 RingCommunicator::RingCommunicator(std::unique_ptr<Group> group, const CommunicatorOptions& options)
     : HostCommunicator(options),
       group_(std::move(group)),
-      algorithm_(algorithm_from_name(options.algorithm)),
       exchange_(*group_, device::Clock::now() + options.timeout),
+      table_(table_of(options, exchange_.is_crowded())),
       staging_(exchange_.allocate(Staging::bytes(), device::Clock::now() + options.timeout)),
       pipeline_(*group_,
-                exchange_.allocate(RingPipeline::bytes(), device::Clock::now() + options.timeout)),
+                exchange_.allocate(RingPipeline::bytes(), device::Clock::now() + options.timeout),
+                options.recorder),
       halving_doubling_(
           *group_, exchange_.allocate(PeerSteps::bytes(), device::Clock::now() + options.timeout),
-          schedule::halving_doubling_all_reduce),
+          schedule::halving_doubling_all_reduce, options.recorder),
       reduce_broadcast_(
           *group_, exchange_.allocate(PeerSteps::bytes(), device::Clock::now() + options.timeout),
-          schedule::reduce_broadcast_all_reduce) {}
+          schedule::reduce_broadcast_all_reduce, options.recorder) {}
 
 const Capabilities& RingCommunicator::capabilities() const {
   using K = CollectiveKind;

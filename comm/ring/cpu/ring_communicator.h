@@ -12,6 +12,7 @@
 
 #include "comm/host_communicator.h"
 #include "comm/memory/group.h"
+#include "comm/ring/algorithm_table.h"
 #include "comm/ring/cpu/chunks.h"
 #include "comm/ring/cpu/exchange.h"
 #include "comm/ring/cpu/peer_steps.h"
@@ -21,24 +22,18 @@
 
 namespace lockstep::comm::ring {
 
-enum class Algorithm : std::uint8_t {
-  choose,
-  one_shot,
-  two_shot,
-  ring,
-  halving_doubling,
-  reduce_broadcast
-};
-
 class RingCommunicator final : public HostCommunicator {
  public:
-  // Collective. Throws ConfigError for an unknown options.algorithm.
+  // Collective. Throws ConfigError for an unknown options.algorithm or options.tuning.
   RingCommunicator(std::unique_ptr<Group> group, const CommunicatorOptions& options);
 
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   std::string_view backend() const override { return "ring"; }
   const Capabilities& capabilities() const override;
+  std::string_view algorithm_for(std::size_t bytes) const override {
+    return name_of(table_.choose(bytes));
+  }
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) override;
   void abort(int rank, const std::string& cause) override;
 
@@ -67,7 +62,6 @@ class RingCommunicator final : public HostCommunicator {
   void staged_broadcast(const Collective& call, Begun begun);
   void staged_all_to_all(const Collective& call, Begun begun);
 
-  Algorithm choose(const Collective& call) const;
   // The round of a staged form, the first of which may be the meeting.
   void staged_round(const Collective& call, Begun& begun);
   // After meet_in_place(): this rank's part in reducing all ranks' data into every `to`.
@@ -85,8 +79,8 @@ class RingCommunicator final : public HostCommunicator {
   std::size_t slot_offset(int rank) const { return static_cast<std::size_t>(rank) * slot_bytes(); }
 
   std::unique_ptr<Group> group_;
-  Algorithm algorithm_;
   Exchange exchange_;
+  AlgorithmTable table_;
   Staging staging_;
   RingPipeline pipeline_;
   PeerSteps halving_doubling_;

@@ -18,18 +18,19 @@ std::size_t RingPipeline::bytes() {
   return sizeof(Queue);
 }
 
-RingPipeline::RingPipeline(const Group& group, std::shared_ptr<SymmetricBuffer> memory)
+RingPipeline::RingPipeline(const Group& group, std::shared_ptr<SymmetricBuffer> memory,
+                           schedule::Recorder* recorder)
     : group_(group),
       memory_(std::move(memory)),
       left_((group.rank() + group.size() - 1) % group.size()),
       right_((group.rank() + 1) % group.size()),
-      steps_(schedule::ring_all_reduce(group.rank(), group.size()).steps) {}
+      steps_(schedule::ring_all_reduce(group.rank(), group.size()).steps),
+      recorder_(recorder) {}
 
 void RingPipeline::all_reduce(const Collective& call) {
   const StepKernels& kernels = step_kernels(call.data.dtype, call.signature.op);
   const auto piece = static_cast<std::int64_t>(piece_bytes / kernels.accumulator_bytes);
   const std::int64_t longest = (call.data.count + group_.size() - 1) / group_.size();
-  auto* data = static_cast<std::byte*>(call.data.data);
   for (std::int64_t begin = 0; begin < longest; begin += pieces_per_step * piece) {
     for (const schedule::Step& step : steps_) {
       const Slice slice = slice_of(call.data.count, step.slice, group_.size());
@@ -38,19 +39,21 @@ void RingPipeline::all_reduce(const Collective& call) {
         const std::int64_t count = std::min(piece, slice.end - first);
         // Both ends of a message know its length, so that an empty one need not be sent.
         if (count <= 0) break;
-        execute(step, data + static_cast<std::size_t>(first) * kernels.element_bytes,
-                static_cast<std::size_t>(count), kernels, call);
+        execute(step, first, static_cast<std::size_t>(count), kernels, call);
       }
     }
   }
 }
 
-void RingPipeline::execute(const schedule::Step& step, std::byte* data, std::size_t count,
+void RingPipeline::execute(const schedule::Step& step, std::int64_t first, std::size_t count,
                            const StepKernels& kernels, const Collective& call) {
   using schedule::Action;
+  std::byte* const data = static_cast<std::byte*>(call.data.data) +
+                          static_cast<std::size_t>(first) * kernels.element_bytes;
   const std::byte* in = step.from == schedule::Step::nobody ? nullptr : await_piece(call);
   std::byte* out = step.to == schedule::Step::nobody ? nullptr : await_room(call);
   const std::size_t bytes = count * kernels.element_bytes;
+  const auto start = recorder_ ? device::Clock::now() : device::Clock::time_point();
   switch (step.action) {
     case Action::send:
       kernels.load(out, data, count);
@@ -73,6 +76,8 @@ void RingPipeline::execute(const schedule::Step& step, std::byte* data, std::siz
     default:
       throw UsageError("a ring has no step that reads a peer's memory");
   }
+  if (recorder_)
+    recorder_->record({step, first, static_cast<std::int64_t>(count), start, device::Clock::now()});
   if (in) release_piece();
   if (out) send_piece();
 }

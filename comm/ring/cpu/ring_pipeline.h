@@ -11,6 +11,7 @@
 #include "comm/host_communicator.h"
 #include "comm/memory/group.h"
 #include "comm/ring/cpu/reduce_kernels.h"
+#include "comm/schedule/recorder.h"
 #include "comm/schedule/schedule.h"
 
 namespace lockstep::comm::ring {
@@ -20,7 +21,8 @@ class RingPipeline {
   // Bytes of zeroed group memory that each rank gives.
   static std::size_t bytes();
 
-  RingPipeline(const Group& group, std::shared_ptr<SymmetricBuffer> memory);
+  RingPipeline(const Group& group, std::shared_ptr<SymmetricBuffer> memory,
+               schedule::Recorder* recorder);
 
   // In place on call.data. The ranks have agreed on the call.
   void all_reduce(const Collective& call);
@@ -38,8 +40,8 @@ class RingPipeline {
   };
 
   Queue& queue_of(int rank) const;
-  // One piece of one step: `count` elements at `data`.
-  void execute(const schedule::Step& step, std::byte* data, std::size_t count,
+  // One piece of one step: `count` elements of the data, from `first` on.
+  void execute(const schedule::Step& step, std::int64_t first, std::size_t count,
                const StepKernels& kernels, const Collective& call);
   const std::byte* await_piece(const Collective& call);  // from the left; until release_piece()
   void release_piece();
@@ -50,6 +52,7 @@ class RingPipeline {
   std::shared_ptr<SymmetricBuffer> memory_;
   int left_, right_;
   schedule::Steps steps_;
+  schedule::Recorder* recorder_;  // may be null
   std::uint32_t sent_ = 0;
   std::uint32_t received_ = 0;
 };
