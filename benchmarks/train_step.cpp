@@ -22,6 +22,7 @@
 #include "framework/device/cpu/cpu_context.h"
 #include "framework/ops/cross_entropy.h"
 #include "train/launch/launch.h"
+#include "train/placement.h"
 #include "train/recipe.h"
 
 namespace lockstep::benchmarks {
@@ -38,6 +39,7 @@ struct Arguments {
   int warmup = 0;
   std::string overlap = "on";
   std::string algorithm = "auto";
+  std::string pin = "auto";
   double bucket_mib = train::Config::DataParallel().bucket_mib;
   double first_bucket_mib = train::Config::DataParallel().first_bucket_mib;
   bool synchronised = true;
@@ -59,6 +61,8 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--overlap", arguments.overlap, "of communication with the backward pass")
       ->check(CLI::IsMember({"on", "off"}));
   app.add_option("--algorithm", arguments.algorithm, "of the all-reduce");
+  app.add_option("--pin", arguments.pin, "confine each worker to cores of its own: compute.pin")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
   app.add_option("--bucket-mib", arguments.bucket_mib, "size of a bucket of gradients");
   app.add_option("--first-bucket-mib", arguments.first_bucket_mib, "size of the first one");
   app.add_flag("!--no-sync", arguments.synchronised, "only the steps without communication");
@@ -330,6 +334,9 @@ void run_rank(train::Worker& worker) {
   std::erase(words, "");                     // what follows the last newline
   std::reverse(words.begin(), words.end());  // as the parser wants them
   app.parse(std::move(words));
+  const train::Config::Compute compute = {.threads = 1, .pin = arguments.pin};
+  if (train::choose_placement(compute, worker.world_size()).pin)
+    train::take_place(compute, worker.rank(), worker.world_size());
   Bench(arguments, worker).run(std::stod(setting(floor_key)), std::stod(setting(launched_at_key)));
 }
 

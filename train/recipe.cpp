@@ -92,6 +92,7 @@ comm::CommunicatorOptions communicator_options(const Config& config) {
   options.timeout =
       std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(config.comm.timeout * 1000)));
   options.algorithm = config.comm.algorithm;
+  options.tuning = config.comm.tuning.value_or("");
   options.check = config.comm.check == "off"    ? comm::AgreementCheck::off
                   : config.comm.check == "plan" ? comm::AgreementCheck::plan
                                                 : comm::AgreementCheck::every;

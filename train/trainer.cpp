@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <thread>
+#include <map>
 
 #include "comm/backend.h"
 #include "data/loader.h"
@@ -28,6 +28,7 @@
 #include "train/parallel/consistency.h"
 #include "train/parallel/host_storage.h"
 #include "train/parallel/replica.h"
+#include "train/placement.h"
 #include "train/recipe.h"
 
 namespace lockstep::train {
@@ -39,6 +40,19 @@ std::chrono::milliseconds milliseconds(double seconds) {
 
 double seconds_between(device::Clock::time_point start, device::Clock::time_point end) {
   return std::chrono::duration<double>(end - start).count();
+}
+
+// ", all-reduced by two_shot", or how many by which; nothing where the backend chooses by itself.
+std::string describe_algorithms(const comm::BucketPlan& plan,
+                                const comm::Communicator& communicator) {
+  std::map<std::string_view, int> count;
+  for (const comm::Bucket& bucket : plan.buckets)
+    ++count[communicator.algorithm_for(bucket.bytes())];
+  if (count.empty() || count.begin()->first.empty()) return {};
+  std::vector<std::string> words;
+  for (const auto& [name, buckets] : count)
+    words.push_back(count.size() == 1 ? std::string(name) : fmt::format("{} ({})", name, buckets));
+  return fmt::format(", all-reduced by {}", fmt::join(words, ", "));
 }
 
 class Trainer {
@@ -171,7 +185,8 @@ void Trainer::announce() {
   log_.info("data '{}': {} training and {} test samples, {} steps per epoch of batch {}",
             config_.data.file, training_data_.samples(), test_data_.samples(),
             training_data_.steps_per_epoch(), config_.train.batch_size);
-  log_.info("buckets: {}", replica_->averager().plan().describe());
+  log_.info("buckets: {}{}", replica_->averager().plan().describe(),
+            describe_algorithms(replica_->averager().plan(), communicator_));
   log_.debug("initial weights {}", weights_digest(arena));
   if (metrics_)
     metrics_->start({.workers = communicator_.size(),
@@ -375,11 +390,6 @@ void Trainer::damage_parameters() {
          replica_->arena().segments()[0].parameters);
 }
 
-int threads_for(const Config& config, int workers) {
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return config.compute.threads.value_or(std::max(1, cores / workers));
-}
-
 Log make_log(const Config& config, const RunOptions& options, int rank) {
   return Log(base::log_level_from_name(config.run.log_level),
              rank == 0 ? "" : fmt::format("rank {}: ", rank), rank_log(options.run_folder, rank),
@@ -388,9 +398,9 @@ Log make_log(const Config& config, const RunOptions& options, int rank) {
 
 void log_arrival(const Config& config, const RunOptions& options,
                  const comm::Communicator& communicator, int threads, const Log& log) {
-  log.info("all {} ranks are there after {}, {} thread{} each on {} cores", communicator.size(),
+  log.info("all {} ranks are there after {}, {} thread{} each", communicator.size(),
            base::format_duration(seconds_between(options.started, device::Clock::now())), threads,
-           threads == 1 ? "" : "s", std::thread::hardware_concurrency());
+           threads == 1 ? "" : "s");
   log.info("backend {}, algorithm {}; kernels {}", communicator.backend(), config.comm.algorithm,
            kernels::cpu_kernels_description());
 }
@@ -412,7 +422,8 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
   const FaultHook faults = FaultHook::from_environment();
   const Log log = make_log(config, options, worker.rank());
   faults.hit(worker.rank(), 0, FaultPlace::start);
-  const int threads = threads_for(config, worker.world_size());
+  const int threads = threads_of_worker(config.compute, worker.world_size());
+  if (config.compute.pin == "on") take_place(config.compute, worker.rank(), worker.world_size());
   const auto context = device::make_cpu_context(threads);
   const auto start_timeout = milliseconds(config.comm.start_timeout);
   HostStorage storage(worker.join("data", start_timeout), milliseconds(config.comm.timeout));

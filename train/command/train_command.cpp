@@ -4,18 +4,23 @@
 
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "comm/backend.h"
 #include "comm/mpi/mpi.h"
 #include "framework/base/log.h"
+#include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/command/host.h"
 #include "train/command/mpi_run.h"
 #include "train/command/run_folder.h"
+#include "train/config/document.h"
 #include "train/config/locate.h"
 #include "train/config/print.h"
 #include "train/fault.h"
+#include "train/placement.h"
 #include "train/trainer.h"
+#include "train/tuning_file.h"
 
 namespace lockstep::train {
 namespace {
@@ -46,6 +51,29 @@ comm::BackendChoice choose_backend(const Config& config, LaunchKind kind) {
        .ranks_are_threads = kind == LaunchKind::threads});
 }
 
+// Sets comm.tuning: what the tuning file says for this run; where the configuration says nothing,
+// what a run of as many ranks that is resumed had, since it sets the order of summation. Returns a
+// line for the log.
+std::string resolve_tuning(Config& config, int workers, LaunchKind kind,
+                           const std::string& checkpoint) {
+  Config::Comm& comm = config.comm;
+  if (comm.backend != "ring" || comm.algorithm != "auto") return {};
+  if (comm.tuning_file) {
+    const std::string file = *std::exchange(comm.tuning_file, std::nullopt);
+    comm.tuning = tuning_for(read_tuning_file(file), file, this_machine(),
+                             kind == LaunchKind::threads ? "threads" : "processes", workers);
+    return fmt::format("all-reduce by the tuning file '{}': {}", file, *comm.tuning);
+  }
+  if (comm.tuning || checkpoint.empty()) return {};
+  const CheckpointSummary saved = summarize_checkpoint(checkpoint);
+  if (saved.progress.world_size != workers) return {};
+  // Not parse_config(): another version's configuration may have had other keys.
+  for (const Entry& entry : read_document(saved.config, checkpoint).entries)
+    if (entry.path == "comm.tuning" && entry.value)
+      if (const auto* tuning = std::get_if<std::string>(&*entry.value)) comm.tuning = *tuning;
+  return comm.tuning ? fmt::format("all-reduce as before the checkpoint: {}", *comm.tuning) : "";
+}
+
 void log_start(const Log& log, const Config& config, int workers, const DeviceChoice& device,
                const comm::BackendChoice& backend, bool seed_was_drawn) {
   log.info("world size {}: {}", workers, device.line);
@@ -72,14 +100,19 @@ int train(const TrainRequest& request) {
   const comm::BackendChoice backend = choose_backend(config, request.kind);
   config.comm.backend = backend.name;
   if (mpi_place && mpi_place->rank > 0) return lend_mpi_seat(*mpi_place, config);
+  const PlacementChoice placement = choose_placement(config.compute, workers);
+  config.compute.pin = placement.pin ? "on" : "off";
   const bool draw_seed = !config.seed;
   if (draw_seed) config.seed = std::random_device()();
   const std::string checkpoint =
       request.resume ? find_checkpoint(*request.resume, config.run.folder, config_name(file)) : "";
 
+  const std::string tuning_line = resolve_tuning(config, workers, request.kind, checkpoint);
   const std::string folder = make_run_folder(config, file);
   const Log log(base::log_level_from_name(config.run.log_level), "", folder + "/launcher.log");
   log_start(log, config, workers, device, backend, draw_seed);
+  log.info("{}", placement.line);
+  if (!tuning_line.empty()) log.info("{}", tuning_line);
   log.info("files of this run: {}", folder);
   LaunchOptions options;
   options.workers = workers;

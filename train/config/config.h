@@ -71,10 +71,12 @@ struct Config {
     bool operator==(const DataParallel&) const = default;
   } data_parallel;
   struct Comm {
-    std::string backend = "auto";    // see comm/backend.h
-    std::string algorithm = "auto";  //
-    double timeout = 60;             // seconds
-    double start_timeout = 60;       // seconds
+    std::string backend = "auto";            // see comm/backend.h
+    std::string algorithm = "auto";          //
+    std::optional<std::string> tuning_file;  // see train/tuning_file.h
+    std::optional<std::string> tuning;       // what "auto" is; from the file where there is one
+    double timeout = 60;                     // seconds
+    double start_timeout = 60;               // seconds
     std::optional<std::string> interface;
     std::optional<int> port;            // of the rendezvous store; none: a private socket
     std::string check = "every";        // every|plan|off
@@ -96,6 +98,7 @@ struct Config {
   struct Compute {
     std::string device = "auto";  // auto|cuda|cpu
     std::optional<int> threads;   // for each worker; none: cores / workers, at least 1
+    std::string pin = "auto";     // auto|on|off
     bool operator==(const Compute&) const = default;
   } compute;
   struct Run {

@@ -4,14 +4,21 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <sstream>
 
+#include "framework/base/error.h"
+#include "framework/base/units.h"
 #include "train/config/scalar.h"
 
 namespace lockstep::train {
 namespace {
 
+constexpr std::uintmax_t largest_file = 1 << 20;
 constexpr int deepest = 8;  // an alias may refer to what contains it
 
 std::string written(const YAML::Node& node, int depth = 0) {
@@ -134,6 +141,22 @@ class Reader {
 };
 
 }  // namespace
+
+std::string read_text_file(const std::string& file, std::string_view what) {
+  const auto fail = [&](const std::string& why) {
+    return ConfigError(fmt::format("cannot read the {} '{}': {}", what, file, why));
+  };
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (error) throw fail(error.message());
+  if (std::filesystem::is_directory(status)) throw fail("it is a directory");
+  if (!std::filesystem::is_regular_file(status)) throw fail("it is not a regular file");
+  if (std::filesystem::file_size(file) > largest_file)
+    throw fail(fmt::format("it is larger than {}", base::format_bytes(largest_file)));
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw fail(std::strerror(errno));
+  return std::string(std::istreambuf_iterator<char>(stream), {});
+}
 
 Document read_document(std::string_view text, const std::string& name) {
   return Reader(name).read(std::string(text));

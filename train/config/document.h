@@ -35,6 +35,9 @@ struct Document {
 // `name` is what the text is called in messages.
 Document read_document(std::string_view text, const std::string& name);
 
+// The text of a regular file of at most 1 MiB. ConfigError, "cannot read the <what> 'x.yaml': ...".
+std::string read_text_file(const std::string& file, std::string_view what);
+
 // One value on its own, a scalar or a list.
 Entry read_value(const std::string& path, const std::string& text, const std::string& origin);
 

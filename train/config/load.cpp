@@ -4,10 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -27,7 +24,6 @@ using base::OptionKind;
 using base::OptionValue;
 
 constexpr int after_all_lines = std::numeric_limits<int>::max();
-constexpr std::uintmax_t largest_file = 1 << 20;
 
 class Loader {
  public:
@@ -211,23 +207,6 @@ class Loader {
   Config config_;
 };
 
-std::string read_file(const std::string& file) {
-  const auto fail = [&](const std::string& why) {
-    return ConfigError(fmt::format("cannot read the configuration '{}': {}", file, why));
-  };
-  std::error_code error;
-  const auto status = std::filesystem::status(file, error);
-  if (error) throw fail(error.message());
-  if (std::filesystem::is_directory(status)) throw fail("it is a directory");
-  if (!std::filesystem::is_regular_file(status)) throw fail("it is not a regular file");
-  if (std::filesystem::file_size(file) > largest_file) {
-    throw fail(fmt::format("it is larger than {}", base::format_bytes(largest_file)));
-  }
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw fail(std::strerror(errno));
-  return std::string(std::istreambuf_iterator<char>(stream), {});
-}
-
 }  // namespace
 
 Config parse_config(std::string_view text, const std::string& name,
@@ -236,7 +215,8 @@ Config parse_config(std::string_view text, const std::string& name,
 }
 
 Config load_config(const std::string& file, std::span<const Override> overrides) {
-  return parse_config(read_file(file), std::filesystem::path(file).filename(), overrides);
+  return parse_config(read_text_file(file, "configuration"), std::filesystem::path(file).filename(),
+                      overrides);
 }
 
 }  // namespace lockstep::train

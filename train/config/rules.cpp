@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include "comm/ring/algorithm_table.h"
+#include "framework/base/error.h"
+
 namespace lockstep::train {
 
 namespace {
@@ -13,6 +16,23 @@ const char* decision_over_all_gradients(const Config& config) {
   if (config.optimizer.clip_norm) return "optimizer.clip_norm";
   if (config.data_parallel.sharding == "optimizer") return "data_parallel.sharding: optimizer";
   return nullptr;
+}
+
+void add_comm_rules(const Config::Comm& comm, std::vector<BrokenRule>& broken) {
+  if (!comm.tuning && !comm.tuning_file) return;
+  const std::string key = comm.tuning ? "comm.tuning" : "comm.tuning_file";
+  if (comm.backend != "ring" && comm.backend != "auto")
+    broken.push_back(
+        {key, fmt::format("has an effect only with comm.backend: ring or auto, found {}",
+                          comm.backend)});
+  if (comm.tuning && comm.tuning_file)
+    broken.push_back({key, "found together with comm.tuning_file, expected one of them"});
+  if (!comm.tuning) return;
+  try {
+    comm::ring::AlgorithmTable::parse(*comm.tuning);
+  } catch (const ConfigError& error) {
+    broken.push_back({key, error.what()});
+  }
 }
 
 }  // namespace
@@ -40,6 +60,7 @@ std::vector<BrokenRule> broken_rules(const Config& config) {
                                   "gradients before the first is applied",
                                   decision)});
   }
+  add_comm_rules(config.comm, broken);
   if (config.run.name && (config.run.name->find('/') != std::string::npos ||
                           *config.run.name == "." || *config.run.name == "..")) {
     broken.push_back(

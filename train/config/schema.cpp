@@ -263,6 +263,19 @@ void comm_keys(std::vector<Key>& all) {
       choice("algorithm", comm::algorithm_words(),
              "Of the all-reduce, as far as the backend offers it; auto leaves it to the backend, "
              "which goes by size and number of workers."));
+  const Condition by_auto{"comm.algorithm", {"auto"}};
+  Key& tuning_file = add(
+      &Comm::tuning_file,
+      nullable(text("tuning_file",
+                    "Measured by benchmarks/all_reduce --tune on this machine: which algorithm "
+                    "auto takes for which size, with the ring backend; null: a built-in table.")));
+  tuning_file.only_with = by_auto;
+  Key& tuning =
+      add(&Comm::tuning,
+          nullable(text("tuning",
+                        "The same, said here: \"one_shot<=16KiB, two_shot\". A run writes into its "
+                        "configuration what the file says, and a resumed run keeps it.")));
+  tuning.only_with = by_auto;
   add(&Comm::timeout,
       real("timeout", seconds, "Seconds that one collective waits for the other ranks."));
   add(&Comm::start_timeout,
@@ -328,6 +341,11 @@ void compute_keys(std::vector<Key>& all) {
       integer("threads", between(1, 4096),
               "Compute threads of each worker; auto: cores divided by workers, at least 1. Never "
               "changes a result.")));
+  add(&Compute::pin,
+      choice(
+          "pin", {"auto", "on", "off"},
+          "Confine each worker to neighbouring cores of its own; auto: where there are cores for "
+          "all threads of more than one worker. Never changes a result."));
 }
 
 void run_keys(std::vector<Key>& all) {

@@ -1,0 +1,69 @@
+// The command line of all_reduce.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "comm/backend.h"
+
+namespace lockstep::benchmarks {
+
+struct Arguments {
+  int ranks = 8;
+  std::string launcher = "processes";
+  std::string backend = "auto";
+  std::string algorithm = "auto";
+  std::string agreement = "every";
+  std::string memory = "addressable";
+  std::string stream = "inline";
+  std::string pin = "auto";
+  std::string type = "float32", op = "sum";
+  std::string minimum = "4KiB", maximum = "64MiB";
+  int factor = 4;
+  int iterations = 0, warmup = -1;
+  int rounds = 5;
+  bool check = false;
+  bool floors = true;
+  std::string json, csv, tune, record;
+};
+
+// Reads the command line into `arguments` when `app` parses.
+inline void describe(CLI::App& app, Arguments& arguments) {
+  app.add_option("--ranks", arguments.ranks)->check(CLI::Range(1, 64));
+  app.add_option("--launcher", arguments.launcher)->check(CLI::IsMember({"processes", "threads"}));
+  app.add_option("--backend", arguments.backend)->check(CLI::IsMember(comm::backend_words()));
+  app.add_option("--algorithm", arguments.algorithm, "as far as the backend offers it")
+      ->check(CLI::IsMember(comm::algorithm_words()));
+  app.add_option("--agreement", arguments.agreement, "whether ranks compare each call: comm.check")
+      ->check(CLI::IsMember({"every", "off"}));
+  app.add_option("--memory", arguments.memory, "where the data lies")
+      ->check(CLI::IsMember({"addressable", "foreign"}));
+  app.add_option("--stream", arguments.stream,
+                 "inline: blocking, on the calling thread; thread: on a communication thread")
+      ->check(CLI::IsMember({"inline", "thread"}));
+  app.add_option("--pin", arguments.pin, "confine each rank to cores of its own: compute.pin")
+      ->check(CLI::IsMember({"auto", "on", "off"}));
+  app.add_option("--type", arguments.type, "of the elements")
+      ->check(
+          CLI::IsMember({"float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8"}));
+  app.add_option("--op", arguments.op)->check(CLI::IsMember({"sum", "avg", "max", "min"}));
+  app.add_option("--min", arguments.minimum, "smallest size in bytes, units allowed");
+  app.add_option("--max", arguments.maximum, "largest size");
+  app.add_option("--factor", arguments.factor, "from one size to the next")
+      ->check(CLI::Range(2, 1024));
+  app.add_option("--iterations", arguments.iterations, "calls in a round; 0: by size");
+  app.add_option("--warmup", arguments.warmup, "calls before the first round; -1: by iterations");
+  app.add_option("--rounds", arguments.rounds)->check(CLI::Range(1, 1000));
+  app.add_flag("--check", arguments.check, "verify every element");
+  app.add_flag("--floors,!--no-floors", arguments.floors, "measure what memory allows");
+  app.add_option("--json", arguments.json, "write the rows to this file");
+  app.add_option("--csv", arguments.csv, "the same as comma-separated values");
+  app.add_option("--tune", arguments.tune,
+                 "measure every algorithm of the ring backend instead, and put the fastest of each "
+                 "size into this file for comm.tuning_file, beside what it has for other ranks");
+  app.add_option("--record", arguments.record,
+                 "run one all-reduce of the largest size instead, and write the steps that ran to "
+                 "this file (algorithms ring, halving_doubling, reduce_broadcast)");
+}
+
+}  // namespace lockstep::benchmarks
