@@ -38,9 +38,11 @@ struct Arguments {
   int steps = 0;
   int warmup = 0;
   std::string overlap = "on";
+  std::string optimizer = "sgd";
+  std::string sharding = "none";
   std::string algorithm = "auto";
   std::string pin = "auto";
-  double bucket_mib = train::Config::DataParallel().bucket_mib;
+  double bucket_mib = *train::Config::DataParallel().bucket_mib;
   double first_bucket_mib = train::Config::DataParallel().first_bucket_mib;
   bool synchronised = true;
   bool compute = true;
@@ -60,6 +62,10 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--warmup", arguments.warmup, "steps before them; 0: by model");
   app.add_option("--overlap", arguments.overlap, "of communication with the backward pass")
       ->check(CLI::IsMember({"on", "off"}));
+  app.add_option("--optimizer", arguments.optimizer, "sgd: with momentum")
+      ->check(CLI::IsMember({"sgd", "adam"}));
+  app.add_option("--sharding", arguments.sharding, "data_parallel.sharding")
+      ->check(CLI::IsMember({"none", "optimizer"}));
   app.add_option("--algorithm", arguments.algorithm, "of the all-reduce");
   app.add_option("--pin", arguments.pin, "confine each worker to cores of its own: compute.pin")
       ->check(CLI::IsMember({"auto", "on", "off"}));
@@ -103,11 +109,12 @@ train::Config config_of(const Arguments& arguments, const Workload& workload) {
   config.seed = 1;
   config.model = {"mlp", {{"hidden", workload.hidden}}};
   config.train.batch_size = workload.batch;
-  config.optimizer.name = "sgd";
-  config.optimizer.lr = 0.01;
-  config.optimizer.momentum = 0.9;
+  config.optimizer.name = arguments.optimizer;
+  config.optimizer.lr = arguments.optimizer == "sgd" ? 0.01 : 0.001;
+  config.optimizer.momentum = arguments.optimizer == "sgd" ? 0.9 : 0;
   config.data_parallel = {arguments.bucket_mib, arguments.first_bucket_mib,
                           arguments.overlap == "on"};
+  config.data_parallel.sharding = arguments.sharding;
   config.comm.algorithm = arguments.algorithm;
   return config;
 }
@@ -226,6 +233,7 @@ class Bench {
       }
       before = now;
     }
+    replica->wait_for_parameters();
     // Before the replica goes: the memory of all counts, and shared memory counts for all.
     communicator.barrier(context_->compute_stream()).wait();
     memory_ = proportional_set_size();

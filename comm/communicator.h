@@ -27,6 +27,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/cost_model.h"
 #include "comm/memory/symmetric_buffer.h"
 #include "framework/base/dtype.h"
 #include "framework/base/error.h"
@@ -115,6 +116,8 @@ struct Capabilities {
   // Whether a rank that is lost in the middle of a collective leaves the others able to say so. If
   // not, they stay in it until they are ended from outside.
   bool survives_loss = true;
+  // Of an all-reduce, for plans.
+  CostModel cost = {};
 
   bool reduces(DType dtype, ReduceOp op) const;
 };

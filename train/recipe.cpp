@@ -40,8 +40,11 @@ ReplicaOptions replica_options(const Config& config, const FaultHook& faults, in
   ReplicaOptions options;
   options.identity = fmt::format("program version: {}\nkernels: {}\n{}", program_version(),
                                  kernels::cpu_kernels_description(), to_lines(config));
-  options.buckets = {bytes_of_mib(config.data_parallel.bucket_mib),
-                     bytes_of_mib(config.data_parallel.first_bucket_mib)};
+  if (const auto mib = config.data_parallel.bucket_mib)
+    options.buckets.bucket_bytes = bytes_of_mib(*mib);
+  else
+    options.buckets.bucket_bytes.reset();
+  options.buckets.first_bucket_bytes = bytes_of_mib(config.data_parallel.first_bucket_mib);
   options.overlap = config.data_parallel.overlap;
 
   options.unused_parameters = config.data_parallel.unused_parameters == "zero"

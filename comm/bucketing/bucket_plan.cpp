@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "framework/base/error.h"
 #include "framework/base/units.h"
@@ -21,13 +22,13 @@ std::int64_t align_down(std::int64_t value, std::int64_t to) {
 // Lays the buckets of one segment behind those of the segments before.
 class Packer {
  public:
-  Packer(std::size_t segment, DType dtype, const BucketPlanOptions& options,
+  Packer(std::size_t segment, DType dtype, std::size_t bucket_bytes, std::size_t first_bucket_bytes,
          std::vector<Bucket>& buckets)
       : segment_(segment),
         dtype_(dtype),
         line_(static_cast<std::int64_t>(cut_alignment / base::size_of(dtype))),
-        limit_(elements(options.bucket_bytes)),
-        first_limit_(std::min(limit_, elements(options.first_bucket_bytes))),
+        limit_(elements(bucket_bytes)),
+        first_limit_(std::min(limit_, elements(first_bucket_bytes))),
         buckets_(buckets) {}
 
   void add(GradientRange gradient) {
@@ -104,16 +105,28 @@ void check(const SegmentLayout& segment) {
 
 }  // namespace
 
+std::size_t balanced_bucket_bytes(std::size_t total_bytes, const CostModel& cost) {
+  const double balanced =
+      std::sqrt(static_cast<double>(total_bytes) * cost.latency * cost.bytes_per_second);
+  constexpr double least = 64 << 10, most = 64 << 20;
+  return static_cast<std::size_t>(std::clamp(balanced, least, most));
+}
+
 BucketPlan plan_buckets(const std::vector<SegmentLayout>& segments,
                         const BucketPlanOptions& options) {
-  const std::size_t first_bytes = std::min(options.first_bucket_bytes, options.bucket_bytes);
+  std::size_t total_bytes = 0;
+  for (const SegmentLayout& segment : segments)
+    total_bytes += static_cast<std::size_t>(segment.count) * base::size_of(segment.dtype);
+  const std::size_t bytes =
+      options.bucket_bytes.value_or(balanced_bucket_bytes(total_bytes, options.cost));
+  const std::size_t first_bytes = std::min(options.first_bucket_bytes, bytes);
   if (first_bytes < cut_alignment)
     throw UsageError(fmt::format("bucket plan: found a limit of {} bytes, expected at least {}",
                                  first_bytes, cut_alignment));
   BucketPlan plan;
   for (std::size_t s = 0; s < segments.size(); ++s) {
     check(segments[s]);
-    Packer packer(s, segments[s].dtype, options, plan.buckets);
+    Packer packer(s, segments[s].dtype, bytes, first_bytes, plan.buckets);
     for (const GradientRange& gradient : segments[s].gradients) packer.add(gradient);
     packer.close();
   }

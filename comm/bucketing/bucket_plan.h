@@ -1,8 +1,8 @@
 // BucketPlan: how the flat gradient buffer is cut into buckets, one collective each.
 //
-// A pure function of its arguments, equal on every rank. A bucket is a range of the flat buffer of
-// one segment (dtype) and may end inside a tensor. Buckets follow the order in which gradients get
-// ready.
+// A pure function of its arguments (sizes, the order in which gradients get ready, limits or a cost
+// model), equal on every rank and known before the first step. A bucket is a range of the flat
+// buffer of one segment (dtype) and may end inside a tensor. Buckets follow the order of readiness.
 //
 // Gradients are packed until the limit is reached, and the one that lies across it is cut there, so
 // that n bytes make at most n / limit + 1 buckets. A tensor larger than the limit starts a bucket
@@ -11,9 +11,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/cost_model.h"
 #include "framework/base/dtype.h"
 
 namespace lockstep::comm {
@@ -40,11 +42,19 @@ struct Bucket {
 };
 
 struct BucketPlanOptions {
-  std::size_t bucket_bytes = std::size_t{4} << 20;  // data_parallel.bucket_mib; at least 64
+  // data_parallel.bucket_mib; at least 64. None: balanced_bucket_bytes() of all gradients.
+  std::optional<std::size_t> bucket_bytes = std::size_t{4} << 20;
   // data_parallel.first_bucket_mib: a smaller first one starts communication earlier. At least 64;
   // the smaller of both holds.
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
+  CostModel cost = {};
 };
+
+// The size at which many buckets' latencies and one bucket's time on the wire, which nothing hides
+// when the last gradient is there, add up to least: of a total of T bytes in buckets of s, the sum
+// latency * T / s + s / bandwidth is least at s = sqrt(T * latency * bandwidth). Between 64 KiB and
+// 64 MiB.
+std::size_t balanced_bucket_bytes(std::size_t total_bytes, const CostModel& cost);
 
 struct BucketPlan {
   std::vector<Bucket> buckets;

@@ -71,7 +71,8 @@ Capabilities MessageCommunicator::capabilities_of(const Transport& transport) {
                           K::all_to_all, K::barrier, K::split},
           .devices = {DeviceKind::cpu},
           .wants_addressable_memory = transport.wants_addressable_memory(),
-          .survives_loss = transport.can_end_waits()};
+          .survives_loss = transport.can_end_waits(),
+          .cost = transport.cost()};
 }
 
 void MessageCommunicator::abort(int rank, const std::string& cause) {

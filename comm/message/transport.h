@@ -70,6 +70,8 @@ class Transport {
   virtual bool wants_addressable_memory() const { return false; }
   virtual std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t) { return nullptr; }
 
+  virtual CostModel cost() const { return {.latency = 100e-6, .bytes_per_second = 7e8}; }
+
   // Whether end_waits() ends a collective in progress; exchange() always ends.
   virtual bool can_end_waits() const { return true; }
   // Ends the calls in progress of this rank, as far as the library can, and those to come.

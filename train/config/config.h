@@ -63,7 +63,7 @@ struct Config {
     bool operator==(const Schedule&) const = default;
   } schedule;
   struct DataParallel {
-    double bucket_mib = 4;
+    std::optional<double> bucket_mib = 4;  // none: from the costs of the backend
     double first_bucket_mib = 1;
     bool overlap = true;
     std::string sharding = "none";            // none|optimizer

@@ -229,9 +229,12 @@ void schedule_keys(std::vector<Key>& all) {
 void data_parallel_keys(std::vector<Key>& all) {
   using DataParallel = Config::DataParallel;
   Rows add(all, "data_parallel", &Config::data_parallel);
-  add(&DataParallel::bucket_mib,
-      real("bucket_mib", mebibytes, "Size in MiB of the buckets in which gradients are averaged."))
-      .other_names = {"bucket_cap_mb", "bucket_size"};
+  all.push_back(member_or_word_key(
+      "data_parallel", &Config::data_parallel, &DataParallel::bucket_mib, "auto",
+      real("bucket_mib", mebibytes,
+           "Size in MiB of the buckets in which gradients are averaged; auto: by the size of the "
+           "model and what a collective of the backend costs.")));
+  all.back().other_names = {"bucket_cap_mb", "bucket_size"};
   add(&DataParallel::first_bucket_mib,
       real("first_bucket_mib", mebibytes,
            "Size in MiB of the first bucket; a small one starts the communication early."));

@@ -22,8 +22,11 @@ std::vector<comm::SegmentLayout> layouts_of(const nn::ParameterArena& arena) {
   return layouts;
 }
 
-comm::BucketPlan plan_of(const nn::ParameterArena& arena, const ReplicaOptions& options) {
-  return comm::plan_buckets(layouts_of(arena), options.buckets);
+comm::BucketPlan plan_of(const nn::ParameterArena& arena, const comm::Communicator& communicator,
+                         const ReplicaOptions& options) {
+  comm::BucketPlanOptions buckets = options.buckets;
+  buckets.cost = communicator.capabilities().cost;
+  return comm::plan_buckets(layouts_of(arena), buckets);
 }
 
 void check(const ReplicaOptions& options) {
@@ -38,7 +41,7 @@ std::unique_ptr<comm::BucketReduction> make_reduction(comm::Communicator& commun
                                                       const ReplicaOptions& options) {
   if (options.shard_optimizer) return std::make_unique<comm::ScatterReduction>(communicator);
   if (!options.make_reduction) return std::make_unique<comm::AllReduction>(communicator);
-  return options.make_reduction(communicator, arena, plan_of(arena, options));
+  return options.make_reduction(communicator, arena, plan_of(arena, communicator, options));
 }
 
 std::vector<comm::Range> flat_gradients(const nn::ParameterArena& arena) {
@@ -103,8 +106,9 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
                          : nullptr),
       communication_stream_(communication_ ? communication_.get() : &context.compute_stream()),
       reduction_(make_reduction(communicator, arena_, options)),
-      averager_(*reduction_, layouts_of(arena_), plan_of(arena_, options), flat_gradients(arena_),
-                context.compute_stream(), *communication_stream_, options.overlap),
+      averager_(*reduction_, layouts_of(arena_), plan_of(arena_, communicator, options),
+                flat_gradients(arena_), context.compute_stream(), *communication_stream_,
+                options.overlap),
       optimizer_(make_optimizer(arena_, options.shard_optimizer
                                             ? shard_of(averager_.plan(), arena_.segments().size(),
                                                        communicator.rank(), communicator.size())

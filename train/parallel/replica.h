@@ -38,7 +38,7 @@ using ReductionFactory = std::function<std::unique_ptr<comm::BucketReduction>(
     comm::Communicator&, const nn::ParameterArena&, const comm::BucketPlan&)>;
 
 struct ReplicaOptions {
-  comm::BucketPlanOptions buckets;
+  comm::BucketPlanOptions buckets;  // costs are the communicator's
   bool overlap = true;
   ReductionFactory make_reduction;  // none: plain sums
   // Each rank has the optimizer state of its slices of the buckets only, and updates these. The

@@ -48,7 +48,8 @@ const Capabilities& RingCommunicator::capabilities() const {
       .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
                       K::all_to_all, K::barrier, K::split},
       .devices = {DeviceKind::cpu},
-      .wants_addressable_memory = true};
+      .wants_addressable_memory = true,
+      .cost = {.latency = 50e-6, .bytes_per_second = 8e9}};
   return capabilities;
 }
 

@@ -56,6 +56,30 @@ TEST(BucketPlan, CutsALargeTensorIntoEqualBucketsOfItsOwn) {
                                         bucket(112, 176), bucket(176, 186)));
 }
 
+TEST(BucketPlan, MayFollowACostModel) {
+  const CostModel cost{.latency = 1e-4, .bytes_per_second = 1e9};
+  const SegmentLayout segment = layout({1 << 20, 1 << 20, 123});
+  const auto total = static_cast<std::size_t>(segment.count) * 4;
+  const std::size_t best = balanced_bucket_bytes(total, cost);
+  const auto exposed = [&](std::size_t bytes) {
+    return static_cast<double>(total) / static_cast<double>(bytes) * cost.latency +
+           cost.seconds(bytes);
+  };
+  for (const std::size_t other : {best / 2, best - best / 10, best + best / 10, best * 2})
+    EXPECT_LT(exposed(best), exposed(other));
+  BucketPlanOptions options{.bucket_bytes = std::nullopt, .first_bucket_bytes = best, .cost = cost};
+  const auto plan = plan_buckets({segment}, options);
+  EXPECT_EQ(plan.buckets, plan_buckets({segment}, limits(best)).buckets);
+  EXPECT_GT(plan.buckets.size(), 5u);
+  // The dearer a collective, the fewer there are.
+  options.cost.latency *= 100;
+  options.first_bucket_bytes = total;
+  EXPECT_LT(plan_buckets({segment}, options).buckets.size(), plan.buckets.size());
+  EXPECT_EQ(balanced_bucket_bytes(1, cost), std::size_t{64} << 10);
+  EXPECT_EQ(balanced_bucket_bytes(total, {.latency = 1e9, .bytes_per_second = 1e9}),
+            std::size_t{64} << 20);
+}
+
 TEST(BucketPlan, FirstBucketMayBeSmaller) {
   const auto plan =
       plan_buckets({layout({100, 100})}, {.bucket_bytes = 512, .first_bucket_bytes = 128});
@@ -115,7 +139,7 @@ TEST(BucketPlan, CoversEveryGradientOnceWithinTheLimit) {
     const Bucket* previous = nullptr;
     for (const Bucket& b : plan.buckets) {
       EXPECT_LT(b.begin, b.end);
-      EXPECT_LE(b.bytes(), options.bucket_bytes);
+      EXPECT_LE(b.bytes(), *options.bucket_bytes);
       EXPECT_EQ(b.dtype, segments[b.segment].dtype);
       if (previous) {
         EXPECT_TRUE(previous->segment < b.segment ||
@@ -132,7 +156,7 @@ TEST(BucketPlan, CoversEveryGradientOnceWithinTheLimit) {
                                          [](const auto& g) { return g.begin < g.end; });
       const bool is_large =
           static_cast<std::size_t>(gradient->end - gradient->begin) * base::size_of(first.dtype) >
-          options.bucket_bytes / 64 * 64;
+          *options.bucket_bytes / 64 * 64;
       EXPECT_TRUE(is_large || first.bytes() <= options.first_bucket_bytes);
     }
     for (std::size_t s = 0; s < segments.size(); ++s)

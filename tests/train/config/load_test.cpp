@@ -95,20 +95,21 @@ TEST(LoadConfig, SaysEveryMistakeAtOnceWithItsPlace) {
       "data_parallel: {bucket_mib: 0}\n"
       "schedule: cosine\n"
       "shedule: {warmup_steps: -1}\n";
-  EXPECT_EQ(errors_of(text),
-            "mlp.yaml: 12 mistakes\n"
-            "mlp.yaml:1: learning_rte: unknown key, did you mean optimizer.lr?\n"
-            "mlp.yaml:2: model.hiden: unknown key, did you mean model.hidden?\n"
-            "mlp.yaml:5: data.lr: unknown key, did you mean optimizer.lr?\n"
-            "mlp.yaml:6: data.deep.er.learning_rte: unknown key, did you mean optimizer.lr?\n"
-            "mlp.yaml:8: train.epochs: found 1.5, expected integer >= 1\n"
-            "mlp.yaml:9: train.epochs: is given twice, first in line 8\n"
-            "mlp.yaml:10: train.batch_size: found 0, expected integer >= 1\n"
-            "mlp.yaml:13: optimizer.lr: found fast, expected number > 0\n"
-            "mlp.yaml:14: data_parallel.bucket_mib: found 0, expected number in (0, 65536]\n"
-            "mlp.yaml:15: schedule: found cosine, expected a section\n"
-            "mlp.yaml:16: shedule: unknown section, did you mean schedule?\n"
-            "mlp.yaml:16: schedule.warmup_steps: found -1, expected integer >= 0");
+  EXPECT_EQ(
+      errors_of(text),
+      "mlp.yaml: 12 mistakes\n"
+      "mlp.yaml:1: learning_rte: unknown key, did you mean optimizer.lr?\n"
+      "mlp.yaml:2: model.hiden: unknown key, did you mean model.hidden?\n"
+      "mlp.yaml:5: data.lr: unknown key, did you mean optimizer.lr?\n"
+      "mlp.yaml:6: data.deep.er.learning_rte: unknown key, did you mean optimizer.lr?\n"
+      "mlp.yaml:8: train.epochs: found 1.5, expected integer >= 1\n"
+      "mlp.yaml:9: train.epochs: is given twice, first in line 8\n"
+      "mlp.yaml:10: train.batch_size: found 0, expected integer >= 1\n"
+      "mlp.yaml:13: optimizer.lr: found fast, expected number > 0\n"
+      "mlp.yaml:14: data_parallel.bucket_mib: found 0, expected number in (0, 65536] or auto\n"
+      "mlp.yaml:15: schedule: found cosine, expected a section\n"
+      "mlp.yaml:16: shedule: unknown section, did you mean schedule?\n"
+      "mlp.yaml:16: schedule.warmup_steps: found -1, expected integer >= 0");
 }
 
 TEST(LoadConfig, NamesWhatIsMissing) {
@@ -203,6 +204,14 @@ TEST(LoadConfig, ChecksKeysAgainstEachOther) {
   EXPECT_THAT(errors_of(minimal, {{"optimizer.per_bucket", "on", "--set"},
                                   {"train.on_nonfinite", "skip", "--set"}}),
               HasSubstr("optimizer.per_bucket: found on"));
+  EXPECT_THAT(errors_of(minimal, {{"optimizer.per_bucket", "on", "--set"},
+                                  {"data_parallel.sharding", "optimizer", "--set"}}),
+              HasSubstr("optimizer.per_bucket: found on"));
+  EXPECT_THAT(errors_of(minimal, {{"optimizer.clip_norm", "1", "--set"},
+                                  {"optimizer.clip_value", "0.5", "--set"}}),
+              HasSubstr("optimizer.clip_value: found 0.5 with optimizer.clip_norm: 1"));
+  EXPECT_EQ(error_with("optimizer.clip_value", "0.5"), "no error");
+  EXPECT_EQ(error_with("data_parallel.sharding", "optimizer"), "no error");
 }
 
 TEST(LoadConfig, TheCommandLineGoesFirst) {
