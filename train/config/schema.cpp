@@ -242,9 +242,11 @@ void data_parallel_keys(std::vector<Key>& all) {
       boolean("overlap",
               "Average buckets while the backward pass goes on; false averages them after it."));
   add(&DataParallel::sharding,
-      choice("sharding", {"none", "optimizer"},
-             "Whether each worker keeps the whole optimizer state and updates all parameters, or "
-             "its share of both (ZeRO stage 1): less memory, the same result."))
+      choice(
+          "sharding", {"none", "optimizer"},
+          "Whether each worker keeps the whole optimizer state and updates all parameters, or "
+          "its share of both (ZeRO stage 1), for less memory. The same bits on the ring backend, "
+          "whose comm.algorithm ring and halving_doubling alone add in another order."))
       .other_names = {"zero", "zero_stage", "fsdp"};
   add(&DataParallel::unused_parameters,
       choice("unused_parameters", {"error", "zero"},

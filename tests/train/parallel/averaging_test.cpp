@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <mutex>
 
 #include "tests/train/parallel/toy_training.h"
 
@@ -162,6 +163,36 @@ TEST(Averaging, ClippingByValueBoundsEveryElement) {
     const auto bound = gradient(size, limit);
     for (std::size_t i = 0; i < free.size(); ++i)
       ASSERT_NEAR(bound[i], std::clamp(free[i], -limit, limit), 1e-12) << size << " workers";
+  }
+}
+
+TEST(Averaging, LeavesReplicasEqualAfterEveryStepWhateverIsAsked) {
+  std::vector<std::pair<const char*, ToyProblem>> problems;
+  const auto add = [&](const char* name, auto change) {
+    ToyProblem problem = small_buckets();
+    problem.samples = 203;  // batches of 64, the last of 11: less than a row for some ranks
+    problem.epochs = 1;
+    problem.momentum = 0.9;
+    change(problem);
+    problems.emplace_back(name, problem);
+  };
+  add("accumulation", [](ToyProblem& p) { p.accumulate = 5; });
+  add("clip_norm", [](ToyProblem& p) { p.replica.clip_norm = 0.01; });
+  add("clip_value", [](ToyProblem& p) { p.replica.clip_value = 1e-3; });
+  add("adam", [](ToyProblem& p) { p.adam = true; });
+  add("no overlap", [](ToyProblem& p) { p.replica.overlap = false; });
+  add("updates at the end", [](ToyProblem& p) { p.replica.per_bucket = false; });
+  add("tied weights", [](ToyProblem& p) { p.make_model = make_tied; });
+  for (auto& [name, problem] : problems) {
+    std::mutex mutex;
+    std::size_t steps = 0;
+    problem.after_update = [&](Rank rank, Replica& replica, std::int64_t step) {
+      require_equal_replicas(rank, replica, step);
+      const std::scoped_lock lock(mutex);
+      ++steps;
+    };
+    run_ranks(12, [&, &problem = problem](Rank rank) { train_toy(rank, problem); });
+    EXPECT_EQ(steps, 4u * 12u) << name;
   }
 }
 
