@@ -154,7 +154,7 @@ double proportional_set_size() {
 
 // What one rank saw of one series of steps; seconds.
 struct Series {
-  std::vector<double> steps, exposed, communication;
+  std::vector<double> steps, exposed, hidden;
   double first_step_end = 0;  // clock_seconds()
 };
 
@@ -205,7 +205,8 @@ class Bench {
       label = static_cast<std::int64_t>(random.below(classes, draw++));
   }
 
-  void take_step(train::Replica& replica, std::int64_t step) {
+  train::StepParts take_step(train::Replica& replica, std::int64_t step) {
+    replica.begin_step(step);
     replica.begin_update(step);
     const Variable logits = replica.model()(Variable(features_));
     const auto loss =
@@ -214,6 +215,7 @@ class Bench {
     replica.finish_backward();
     if (!replica.update(config_.optimizer.lr))
       throw NumericError(fmt::format("the gradients of step {} are not finite", step));
+    return replica.end_step();
   }
 
   Series time_steps(comm::Communicator& communicator) {
@@ -223,13 +225,13 @@ class Bench {
     double before = clock_seconds();
     for (int step = 1; step <= workload_.warmup + workload_.steps; ++step) {
       worker_.report_step(step);
-      take_step(*replica, step);
+      const train::StepParts parts = take_step(*replica, step);
       const double now = clock_seconds();
       if (step == 1) series.first_step_end = now;
       if (step > workload_.warmup) {
         series.steps.push_back(now - before);
-        series.exposed.push_back(replica->exposed_seconds());
-        series.communication.push_back(replica->communication_seconds());
+        series.exposed.push_back(parts.exposed);
+        series.hidden.push_back(parts.hidden());
       }
       before = now;
     }
@@ -296,7 +298,7 @@ void Bench::report(const std::optional<Series>& steps, std::optional<double> com
     q1 = step.q1, median = step.median, q3 = step.q3, mean = step.mean;
     rate = static_cast<double>(workload_.batch) / step.median;
     exposed = Summary(steps->exposed).median;
-    hidden = std::max(0.0, Summary(steps->communication).median - *exposed);
+    hidden = Summary(steps->hidden).median;
     start = start_;
     memory = memory_;
   }

@@ -12,6 +12,7 @@
 
 #include "data/block_checksum.h"
 #include "data/dataset_header.h"
+#include "data/partial_file.h"
 #include "framework/base/error.h"
 
 namespace lockstep::data {
@@ -193,8 +194,8 @@ DatasetWriter::DatasetWriter(const std::string& path, DatasetInfo info, std::int
   if (error) throw DataError(fmt::format("{}: {}", folder.string(), error.message()));
 
   const auto guard = hdf5::lock();
-  // In the folder of the file, since renaming is atomic within a file system only.
-  const std::string partial = fmt::format("{}.partial-{}", path, getpid());
+  remove_stale_partials(path);
+  const std::string partial = partial_name(path);
   impl_->file = Handle(H5Fcreate(partial.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
                        H5Fclose, partial + ": cannot be created");
   impl_->partial_path = partial;

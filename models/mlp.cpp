@@ -43,9 +43,9 @@ Mlp::Mlp(Context& context, const MlpOptions& options, const ModelInput& input)
 }
 
 Variable Mlp::forward(const Variable& x) {
-  Variable y = flatten_->forward(x);
+  Variable y = (*flatten_)(x);
   for (std::size_t i = 0; i < hidden_->size(); ++i) y = (*dropout_)[i]((*hidden_)[i](y));
-  return output_->forward(y);
+  return (*output_)(y);
 }
 
 ModelSpec mlp_spec() {

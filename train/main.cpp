@@ -23,6 +23,7 @@ void print(const std::string& text) {
 struct Command {
   int operator()(const TrainRequest& request) const { return train(request); }
   int operator()(const CompareOptions& request) const { return compare(request); }
+  int operator()(const PlanRequest& request) const { return print_plan(request); }
   int operator()(const CheckConfigRequest& request) const {
     const Config config = load_config(locate_config(request.config), request.overrides);
     print(to_yaml(config, Comments::with));

@@ -16,6 +16,19 @@ double share(double part, double whole) {
   return whole > 0 ? part / whole : 0;
 }
 
+double percent(double part, double whole) {
+  return 100 * share(part, whole);
+}
+
+// Of one rank, or a mean: they add up to the step.
+Json json_of(const StepParts& parts) {
+  return {{"compute", parts.compute},
+          {"exposed", parts.exposed},
+          {"wake_up", parts.wake_up},
+          {"data_wait", parts.data_wait},
+          {"summary_wait", parts.summary_wait}};
+}
+
 double per_second(double count, double seconds) {
   return seconds > 0 ? count / seconds : 0;
 }
@@ -24,16 +37,8 @@ double per_second(double count, double seconds) {
 
 void Metrics::Totals::add(const StepRecord& record) {
   summary += record.summary;
-  seconds += record.seconds;
+  parts += record.parts;
   data_wait_seconds += record.data_wait_seconds;
-  communication_seconds += record.communication_seconds;
-  exposed_seconds += record.exposed_seconds;
-}
-
-std::string Metrics::Totals::shares() const {
-  return fmt::format("data wait {:.1f} %, exposed communication {:.1f} %",
-                     100 * share(data_wait_seconds, seconds),
-                     100 * share(exposed_seconds, seconds));
 }
 
 Metrics::Metrics(const MetricsOptions& options, const Log& log)
@@ -85,10 +90,12 @@ void Metrics::step(const StepRecord& record) {
             {"accuracy", record.summary.accuracy()},
             {"samples", record.summary.targets},
             {"lr", record.lr},
-            {"seconds", record.seconds},
+            {"seconds", record.parts.step},
             {"data_wait_seconds", record.data_wait_seconds},
-            {"communication_seconds", record.communication_seconds},
-            {"exposed_seconds", record.exposed_seconds},
+            {"communication_seconds", record.parts.communication},
+            {"hidden_seconds", record.parts.hidden()},
+            {"exposed_seconds", record.parts.exposed},
+            {"parts", json_of(record.parts)},
             {"reduced_bytes", record.reduced_bytes}};
   write(line);
 
@@ -101,42 +108,77 @@ void Metrics::step(const StepRecord& record) {
 void Metrics::progress_line(const StepRecord& record) {
   const auto steps = static_cast<double>(record.step - last_line_step_);
   const double remaining =
-      static_cast<double>(options_.steps - record.step) * share(since_line_.seconds, steps);
-  log_.info("epoch {}/{}  step {}/{}  loss {:.4f}  accuracy {:.4f}  {:.0f} samples/s  {}  ETA {}",
-            record.epoch, options_.epochs, record.step, options_.steps,
-            since_line_.summary.mean_loss(), since_line_.summary.accuracy(),
-            per_second(since_line_.summary.targets, since_line_.seconds), since_line_.shares(),
-            base::format_duration(remaining));
+      static_cast<double>(options_.steps - record.step) * share(since_line_.parts.step, steps);
+  const double seconds = since_line_.parts.step;
+  log_.info(
+      "epoch {}/{}  step {}/{}  loss {:.4f}  accuracy {:.4f}  {:.0f} samples/s  data wait {:.1f} "
+      "%, "
+      "exposed communication {:.1f} %  ETA {}",
+      record.epoch, options_.epochs, record.step, options_.steps, since_line_.summary.mean_loss(),
+      since_line_.summary.accuracy(), per_second(since_line_.summary.targets, seconds),
+      percent(since_line_.data_wait_seconds, seconds), percent(since_line_.parts.exposed, seconds),
+      base::format_duration(remaining));
   since_line_ = {};
   last_line_ = std::chrono::steady_clock::now();
   last_line_step_ = record.step;
   file_.flush();
 }
 
-void Metrics::epoch(std::int64_t epoch) {
+void Metrics::epoch(std::int64_t epoch, const EpochTimes& times) {
+  const StepParts mean = times.mean();
   log_.info(
-      "epoch {}/{} done  training loss {:.4f}  accuracy {:.4f}  {:.0f} samples  {:.0f} samples/s  "
-      "{}",
+      "epoch {}/{} done  training loss {:.4f}  accuracy {:.4f}  {:.0f} samples  {:.0f} samples/s",
       epoch, options_.epochs, epoch_.summary.mean_loss(), epoch_.summary.accuracy(),
-      epoch_.summary.targets, per_second(epoch_.summary.targets, epoch_.seconds), epoch_.shares());
-  warn_about_data(epoch_);
+      epoch_.summary.targets, per_second(epoch_.summary.targets, mean.step));
+  times_line(epoch, times);
+  warn_about_data(mean);
   Json line{{"kind", "epoch"},
             {"epoch", epoch},
             {"loss", epoch_.summary.mean_loss()},
             {"accuracy", epoch_.summary.accuracy()},
             {"samples", epoch_.summary.targets},
-            {"seconds", epoch_.seconds},
-            {"samples_per_second", per_second(epoch_.summary.targets, epoch_.seconds)},
-            {"data_wait_share", share(epoch_.data_wait_seconds, epoch_.seconds)},
-            {"communication_seconds", epoch_.communication_seconds},
-            {"exposed_share", share(epoch_.exposed_seconds, epoch_.seconds)}};
+            {"seconds", mean.step},
+            {"samples_per_second", per_second(epoch_.summary.targets, mean.step)},
+            {"data_wait_share", share(mean.data_wait, mean.step)},
+            {"exposed_share", share(mean.exposed, mean.step)},
+            {"communication_seconds", mean.communication},
+            {"hidden_seconds", mean.hidden()},
+            {"exposed_seconds", mean.exposed},
+            {"overlap", mean.overlap()},
+            {"parts", json_of(mean)},
+            {"collectives", times.collectives}};
+  Json& ranks = line["ranks"] = Json::array();
+  for (const RankTimes& rank : times.ranks) {
+    ranks.push_back(json_of(rank.parts));
+    ranks.back()["communication"] = rank.parts.communication;
+    ranks.back()["last"] = rank.last;
+    ranks.back()["waited_for"] = rank.waited_for;
+  }
   write(line);
   file_.flush();
   epoch_ = {};
 }
 
-void Metrics::warn_about_data(const Totals& totals) {
-  const double waiting = share(totals.data_wait_seconds, totals.seconds);
+// Means over the ranks, and whom they waited for.
+void Metrics::times_line(std::int64_t epoch, const EpochTimes& times) {
+  const StepParts mean = times.mean();
+  std::string text =
+      fmt::format("compute {:.1f} %, data wait {:.1f} %", percent(mean.compute, mean.step),
+                  percent(mean.data_wait, mean.step));
+  if (times.ranks.size() > 1) {
+    const int slowest = times.slowest();
+    const RankTimes& rank = times.ranks[static_cast<std::size_t>(slowest)];
+    text += fmt::format(
+        ", exposed communication {:.1f} %, {:.0f} % of the communication hidden; most waited for: "
+        "rank {}, {:.1f} % of the time, last at {} of {} collectives",
+        percent(mean.exposed, mean.step), 100 * mean.overlap(), slowest,
+        percent(rank.waited_for, mean.step), rank.last, times.collectives);
+  }
+  log_.info("epoch {}/{} time  {}", epoch, options_.epochs, text);
+}
+
+void Metrics::warn_about_data(const StepParts& mean) {
+  const double waiting = share(mean.data_wait, mean.step);
   if (waiting <= options_.wait_warning) return;
   log_.warning(
       "the run waits for data {:.0f} % of the time (data.wait_warning is {:.0f} %): reading is the "

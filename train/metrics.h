@@ -12,6 +12,7 @@
 #include "framework/base/log.h"
 #include "train/parallel/consistency.h"
 #include "train/parallel/step_summary.h"
+#include "train/timeline/epoch_times.h"
 
 namespace lockstep::train {
 
@@ -21,11 +22,9 @@ struct StepRecord {
   std::int64_t step = 0;   // updates so far, this one included
   StepSummary summary;
   double lr = 0;
-  double seconds = 0;
-  double data_wait_seconds = 0;      // mean over the ranks
-  double communication_seconds = 0;  // of the buckets, on rank 0
-  double exposed_seconds = 0;        // of it, what the host of rank 0 waited for
-  std::uint64_t reduced_bytes = 0;   // of the buckets, as each rank gives them
+  StepParts parts;                  // of rank 0
+  double data_wait_seconds = 0;     // mean over the ranks
+  std::uint64_t reduced_bytes = 0;  // of the buckets, as each rank gives them
 };
 
 // What a run is made of, written once.
@@ -54,8 +53,8 @@ class Metrics {
   void start(const StartRecord& record);
   void step(const StepRecord& record);
 
-  // Closes an epoch: its line carries the sums over all its steps.
-  void epoch(std::int64_t epoch);
+  // Closes an epoch: its lines carry the sums over all its steps.
+  void epoch(std::int64_t epoch, const EpochTimes& times);
   void evaluation(std::int64_t epoch, std::int64_t step, const StepSummary& summary,
                   double seconds);
   // The digest of the weights after a step, equal on all ranks.
@@ -68,12 +67,13 @@ class Metrics {
   void write(const nlohmann::ordered_json& record);
   struct Totals {
     StepSummary summary;
-    double seconds = 0, data_wait_seconds = 0, communication_seconds = 0, exposed_seconds = 0;
+    StepParts parts;
+    double data_wait_seconds = 0;
     void add(const StepRecord& record);
-    std::string shares() const;
   };
   void progress_line(const StepRecord& record);
-  void warn_about_data(const Totals& totals);
+  void times_line(std::int64_t epoch, const EpochTimes& times);
+  void warn_about_data(const StepParts& mean);
 
   MetricsOptions options_;
   const Log& log_;

@@ -45,6 +45,8 @@ ReplicaOptions replica_options(const Config& config, const FaultHook& faults, in
   else
     options.buckets.bucket_bytes.reset();
   options.buckets.first_bucket_bytes = bytes_of_mib(config.data_parallel.first_bucket_mib);
+  if (config.run.trace)
+    options.trace = {*config.run.trace, *config.run.trace + config.run.trace_steps - 1};
   options.overlap = config.data_parallel.overlap;
 
   options.unused_parameters = config.data_parallel.unused_parameters == "zero"

@@ -26,10 +26,13 @@
 #include "train/loss_scaler.h"
 #include "train/metrics.h"
 #include "train/parallel/consistency.h"
+#include "train/parallel/gather.h"
 #include "train/parallel/host_storage.h"
 #include "train/parallel/replica.h"
 #include "train/placement.h"
 #include "train/recipe.h"
+#include "train/timeline/epoch_times.h"
+#include "train/timeline/trace_file.h"
 
 namespace lockstep::train {
 namespace {
@@ -69,14 +72,19 @@ class Trainer {
 
   void train_epoch();
   void train_step();
+  data::Batch next_batch();
+  void start_summary(const StepSummary& local);
+  StepSummary summary_of_all();
   StepSummary forward_backward(const data::Batch& batch);
   void forward_backward_rows(const data::Batch& batch, data::RowRange rows, StepSummary& local);
+  Variable forward(const data::Batch& batch, data::RowRange rows, StepSummary& local);
   bool may_skip() const;
   void handle_nonfinite(const data::Batch& batch);
   void after_update();
   void check_replicas();
   void handle_divergence(const Divergence& divergence);
 
+  void write_trace_when_done(bool at_end);
   void evaluate_now();
   void save();
   bool checkpoints_enabled() const;
@@ -100,6 +108,7 @@ class Trainer {
   std::unique_ptr<Replica> replica_;
   ConsistencyCheck consistency_;
   SummaryExchange exchange_;
+  EpochRecorder epoch_times_;
   std::optional<Metrics> metrics_;               // rank 0
   std::optional<CheckpointFolder> checkpoints_;  // rank 0
 
@@ -153,7 +162,8 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
           config, context, communicator,
           {training_data_.feature_shape(), training_data_.classes(), config.train.dtype}, faults)),
       consistency_(context, communicator, replicated_tensors(*replica_)),
-      exchange_(communicator) {
+      exchange_(communicator),
+      epoch_times_(communicator) {
   if (communicator.rank() == 0) {
     metrics_.emplace(MetricsOptions{options.run_folder + "/metrics.jsonl", config.train.epochs,
                                     total_steps_, config.train.log_every, config.data.wait_warning},
@@ -179,9 +189,14 @@ void Trainer::resume(const std::string& path) {
 
 void Trainer::announce() {
   const auto& arena = replica_->arena();
-  log_.info("model {}: {} parameters, {} ({} more for gradients)", config_.model.name,
-            arena.parameter_count(), base::format_bytes(arena.bytes()),
-            base::format_bytes(arena.bytes()));
+  std::size_t state_bytes = 0;
+  for (const auto& state : replica_->optimizer().state())
+    for (const Tensor& segment : state.segments) state_bytes += segment.bytes();
+  log_.info(
+      "model {}: {} parameters; each worker keeps {} of parameters, {} of gradients and {} of "
+      "optimizer state; the buckets take no memory of their own",
+      config_.model.name, arena.parameter_count(), base::format_bytes(arena.bytes()),
+      base::format_bytes(arena.bytes()), base::format_bytes(state_bytes));
   log_.info("data '{}': {} training and {} test samples, {} steps per epoch of batch {}",
             config_.data.file, training_data_.samples(), test_data_.samples(),
             training_data_.steps_per_epoch(), config_.train.batch_size);
@@ -207,6 +222,7 @@ void Trainer::run() {
   }
   evaluate_now();
   if (checkpoints_enabled()) save();
+  write_trace_when_done(/*at_end=*/true);
   log_.info("done: {} steps, final weights {}", steps_done_, weights_digest(replica_->arena()));
   if (checkpoints_) checkpoints_->require_last_save();
 }
@@ -219,7 +235,8 @@ void Trainer::train_epoch() {
     after_update();
   }
   if (stopping_) return;
-  if (metrics_) metrics_->epoch(epoch_ + 1);
+  const EpochTimes times = epoch_times_.take(replica_->communication_stream());
+  if (metrics_) metrics_->epoch(epoch_ + 1, times);
   if (step_in_epoch_ < steps) return;  // train.steps ended the run here
   ++epoch_;
   step_in_epoch_ = 0;
@@ -229,10 +246,10 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::train_step() {
-  const auto start = device::Clock::now();
   const std::int64_t step = steps_done_ + 1;
   worker_.report_step(step);
-  const data::Batch batch = training_data_.next();
+  replica_->begin_step(step);
+  const data::Batch batch = next_batch();
   log_.debug("step {}: samples {}", step, fmt::join(batch.indices, " "));
 
   replica_->begin_update(step, config_.train.accumulate);
@@ -241,15 +258,17 @@ void Trainer::train_step() {
   local.stop_requests = worker_.stop_requested() ? 1 : 0;
   local.data_wait_seconds = training_data_.wait_seconds() - data_wait_before_;
   data_wait_before_ = training_data_.wait_seconds();
-  exchange_.start(local, replica_->communication_stream());
+  start_summary(local);
 
   const double lr = config_.optimizer.lr * schedule_.factor(steps_done_);
   const bool is_finite = (!may_skip() || replica_->gradients_are_finite()) &&
                          replica_->update(lr, 1 / scaler_.scale());
-  const StepSummary total = exchange_.get();
+  const StepSummary total = summary_of_all();
   scaler_.record(is_finite);
   if (!is_finite) handle_nonfinite(batch);
 
+  const StepParts parts = replica_->end_step(exchange_.work());
+  epoch_times_.add(parts, replica_->averager().works(), replica_->communication_stream());
   ++steps_done_;
   ++step_in_epoch_;
   stopping_ = total.stop_requests > 0;
@@ -258,11 +277,24 @@ void Trainer::train_step() {
                     .step = steps_done_,
                     .summary = total,
                     .lr = lr,
-                    .seconds = seconds_between(start, device::Clock::now()),
+                    .parts = parts,
                     .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
-                    .communication_seconds = replica_->communication_seconds(),
-                    .exposed_seconds = replica_->exposed_seconds(),
                     .reduced_bytes = replica_->averager().bytes_this_step()});
+}
+
+data::Batch Trainer::next_batch() {
+  const Timeline::Span span(replica_->timeline(), Activity::data_wait);
+  return training_data_.next();
+}
+
+void Trainer::start_summary(const StepSummary& local) {
+  const Timeline::Span span(replica_->timeline(), Activity::summary_wait);
+  exchange_.start(local, replica_->communication_stream());
+}
+
+StepSummary Trainer::summary_of_all() {
+  const Timeline::Span span(replica_->timeline(), Activity::summary_wait);
+  return exchange_.get();
 }
 
 // All micro-batches of this rank's shard. Losses are scaled by the size of the global batch, so
@@ -288,6 +320,12 @@ void Trainer::forward_backward_rows(const data::Batch& batch, data::RowRange row
   faults_.hit(communicator_.rank(), steps_done_ + 1, FaultPlace::forward);
   context_.random() = {*config_.seed, static_cast<std::uint64_t>(steps_done_ + 1),
                        batch.first_row + rows.begin};
+  replica_->backward(forward(batch, rows, local));
+}
+
+// The loss of the rows, which `local` counts.
+Variable Trainer::forward(const data::Batch& batch, data::RowRange rows, StepSummary& local) {
+  const Timeline::Span span(replica_->timeline(), Activity::forward);
   const Tensor labels = batch.labels.slice(0, rows.begin, rows.end);
   const Variable logits =
       replica_->model()(Variable(batch.features.slice(0, rows.begin, rows.end)));
@@ -297,7 +335,7 @@ void Trainer::forward_backward_rows(const data::Batch& batch, data::RowRange row
   local.targets += static_cast<double>(loss.count);
   local.correct += static_cast<double>(
       kernels_.count_correct(logits.value(), labels, loss_options_.ignore_index));
-  replica_->backward(loss.loss_sum);
+  return loss.loss_sum;
 }
 
 // Whether an update may have to be left out, which is known only when all gradients are there.
@@ -329,9 +367,30 @@ void Trainer::after_update() {
   if (every > 0 && steps_done_ % every == 0) check_replicas();
 
   if (config_.checkpoint.every_steps && steps_done_ % *config_.checkpoint.every_steps == 0) save();
+  write_trace_when_done(/*at_end=*/false);
+}
+
+// Collective in the step after which all that is to be traced has been.
+void Trainer::write_trace_when_done(bool at_end) {
+  Timeline& timeline = replica_->timeline();
+  const TraceSteps& steps = timeline.trace_steps();
+  if (at_end && !timeline.tracing() && steps.any() && steps_done_ < steps.first)
+    log_.warning("no trace: the run ended after update {}, run.trace is {}", steps_done_,
+                 steps.first);
+  if (!timeline.tracing() || (steps_done_ < steps.last && !at_end)) return;
+  timeline.end_trace();
+  const auto by_rank = gather_texts(
+      communicator_,
+      trace_events(timeline, communicator_.rank(), replica_->averager().plan(), options_.started),
+      replica_->communication_stream());
+  if (communicator_.rank() != 0) return;
+  const std::string path = options_.run_folder + "/trace.json";
+  write_trace(path, by_rank);
+  log_.info("trace of updates {} to {}: {}", steps.first, std::min(steps.last, steps_done_), path);
 }
 
 void Trainer::check_replicas() {
+  const Timeline::Span span(replica_->timeline(), Activity::consistency);
   checked_at_ = steps_done_;
   replica_->wait_for_parameters();
   if (const auto divergence = consistency_.run(steps_done_, replica_->communication_stream()))
@@ -356,6 +415,7 @@ void Trainer::handle_divergence(const Divergence& divergence) {
 
 void Trainer::evaluate_now() {
   if (evaluated_at_ == steps_done_) return;
+  const Timeline::Span span(replica_->timeline(), Activity::evaluation);
   const auto start = device::Clock::now();
   const StepSummary total =
       evaluate(replica_->model(), test_data_, exchange_, replica_->communication_stream());
@@ -374,6 +434,7 @@ void Trainer::save() {
   saved_at_ = steps_done_;
   // A damaged state must not outlive the run.
   if (config_.consistency.every > 0 && checked_at_ != steps_done_) check_replicas();
+  const Timeline::Span span(replica_->timeline(), Activity::checkpoint);
   const OptimizerState optimizer = replica_->gather_optimizer_state();
   if (!checkpoints_) return;
   faults_.hit(communicator_.rank(), steps_done_, FaultPlace::save);

@@ -19,7 +19,8 @@ GradientAverager::GradientAverager(BucketReduction& reduction,
       overlap_(overlap),
       pending_(plan_.buckets.size()),
       announced_(segments_.size()),
-      works_(plan_.buckets.size()) {
+      works_(plan_.buckets.size()),
+      times_(plan_.buckets.size()) {
   if (flat_.size() != segments_.size())
     throw UsageError(fmt::format("gradient averager: found {} buffers for {} segments",
                                  flat_.size(), segments_.size()));
@@ -59,8 +60,9 @@ void GradientAverager::ready(std::size_t segment, std::int64_t begin, std::int64
   });
   for (; bucket != buckets.end() && bucket->segment == segment && bucket->begin < end; ++bucket) {
     const Slice part = {std::max(begin, bucket->begin), std::min(end, bucket->end)};
-    pending_[static_cast<std::size_t>(bucket - buckets.begin())] -=
-        gradient_elements(segment, part);
+    const auto index = static_cast<std::size_t>(bucket - buckets.begin());
+    pending_[index] -= gradient_elements(segment, part);
+    if (records_times_ && pending_[index] == 0) times_[index].ready = device::Clock::now();
   }
   if (overlap_) launch_ready_buckets();
 }
@@ -83,6 +85,10 @@ void GradientAverager::launch_ready_buckets() {
 
 void GradientAverager::launch(std::size_t index) {
   const Bucket& bucket = plan_.buckets[index];
+  if (records_times_) {
+    times_[index].launched = device::Clock::now();
+    if (pending_[index] > 0) times_[index].ready = times_[index].launched;  // by finish()
+  }
   Stream& stream = overlap_ ? communication_ : compute_;
   if (overlap_) stream.wait(compute_.record());
   const std::size_t offset = static_cast<std::size_t>(bucket.begin) * base::size_of(bucket.dtype);

@@ -18,6 +18,11 @@
 
 namespace lockstep::comm {
 
+// When a bucket's last gradient was final, and when its reduction was enqueued.
+struct BucketTimes {
+  device::Clock::time_point ready, launched;
+};
+
 class GradientAverager {
  public:
   // `flat[s]` is segment s's flat gradient buffer. With `overlap` false every bucket is launched by
@@ -43,6 +48,9 @@ class GradientAverager {
   const std::vector<Work>& works() const {
     return works_;
   }  // of the current step, one for each bucket
+  // For timelines: whether steps that begin from now on note the times of their buckets.
+  void record_times(bool on) { records_times_ = on; }
+  const std::vector<BucketTimes>& times() const { return times_; }
   std::uint64_t reductions_this_step() const { return launched_; }
   std::uint64_t bytes_this_step() const { return bytes_; }
 
@@ -67,6 +75,8 @@ class GradientAverager {
   std::vector<std::int64_t> pending_;   // how many of them are not final yet
   std::vector<Ranges> announced_;       // by segment
   std::vector<Work> works_;
+  std::vector<BucketTimes> times_;
+  bool records_times_ = false;
   bool open_ = false;         // between begin() and finish()
   std::size_t launched_ = 0;  // buckets 0 .. launched_-1 are on their way
   std::uint64_t bytes_ = 0;

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "framework/autograd/node.h"
+#include "framework/device/recorder.h"
 #include "framework/kernels/kernels.h"
 
 namespace lockstep::autograd {
@@ -145,7 +146,10 @@ void Engine::run_node(Target& target) {
       inputs_.push_back({found == index_.end() ? nullptr : &targets_[found->second]});
     }
     running_ = node.get();
-    node->backward(gradient, *this);
+    {
+      const device::RecordedPart part(*node->context_, node->part(), node->op());
+      node->backward(gradient, *this);
+    }
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       if (inputs_[i].target != nullptr && !inputs_[i].contributed) {
         throw Error(fmt::format("backward of '{}' gave no gradient to input {}", node->op(), i));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/device/recorder.h"
+
 namespace lockstep::autograd {
 
 Node::Node(std::string_view op, std::span<const Variable> inputs) : op_(op) {
@@ -38,6 +40,7 @@ void Node::set_output(const Tensor& output) {
   context_ = &output.context();
   shape_ = output.shape();
   dtype_ = output.dtype();
+  if (const device::Recorder* recorder = context_->recorder()) part_ = recorder->part();
 }
 
 bool must_record(std::span<const Variable> inputs) {

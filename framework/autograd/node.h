@@ -62,6 +62,8 @@ class Node {
   virtual void release() = 0;
 
   std::string_view op() const { return op_; }
+  // The module that the op was run in, while a timeline was recorded; else empty.
+  std::string_view part() const { return part_; }
   std::span<const Edge> inputs() const { return inputs_; }
 
  private:
@@ -70,6 +72,7 @@ class Node {
   void set_output(const Tensor& output);
 
   std::string_view op_;  // a literal
+  std::string_view part_;
   std::vector<Edge> inputs_;
   Context* context_ = nullptr;  // of the output, as are shape and dtype
   Shape shape_;

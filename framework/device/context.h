@@ -18,6 +18,7 @@
 
 namespace lockstep::device {
 
+class Recorder;
 class ThreadPool;
 
 class Context {
@@ -61,6 +62,10 @@ class Context {
   bool recording() const { return recording_; }
   void set_recording(bool recording) { recording_ = recording; }
 
+  // Who is told what this rank's thread does (see device/recorder.h); null: nobody.
+  Recorder* recorder() const { return recorder_; }
+  void set_recorder(Recorder* recorder) { recorder_ = recorder; }
+
  protected:
   // For destructors of contexts whose attachments need them whole.
   void release_attachments() { attachments_.clear(); }
@@ -69,6 +74,7 @@ class Context {
   std::map<std::type_index, std::shared_ptr<void>> attachments_;
   base::RandomState random_;
   bool recording_ = true;
+  Recorder* recorder_ = nullptr;
 };
 
 }  // namespace lockstep::device

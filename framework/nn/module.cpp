@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "framework/base/error.h"
+#include "framework/device/recorder.h"
 #include "framework/nn/identity.h"
 
 namespace lockstep::nn {
@@ -28,6 +29,11 @@ void Module::walk(Self& module, const std::string& name, std::unordered_set<cons
 void Module::for_each_module(const Visitor& visit) {
   std::unordered_set<const Module*> seen;
   walk(*this, "", seen, visit);
+}
+
+Variable Module::operator()(const Variable& x) {
+  const device::RecordedPart part(x.context(), path_);
+  return forward(x);
 }
 
 std::vector<Module::Found> Module::find_parameters() const {

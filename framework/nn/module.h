@@ -40,7 +40,7 @@ class Module {
   Module& operator=(const Module&) = delete;
 
   virtual Variable forward(const Variable& x) = 0;
-  Variable operator()(const Variable& x) { return forward(x); }
+  Variable operator()(const Variable& x);  // forward(), as timelines see it
 
   // Depth first: a module's own, then those of its modules, each in order of registration. Names
   // are relative to this module. A parameter reached by two names (tied weights) is listed once,

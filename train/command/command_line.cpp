@@ -27,6 +27,7 @@ constexpr std::array shorthands = {
     Shorthand{"--backend", "comm.backend", "What carries the collectives"},
     Shorthand{"--interface", "comm.interface", "Network interface for the rendezvous"},
     Shorthand{"--seed", "seed", "Of every random draw"},
+    Shorthand{"--trace", "run.trace", "First update to trace"},
     Shorthand{"--run-name", "run.name", "Name of the run's folder"},
 };
 
@@ -103,11 +104,20 @@ class Parser {
     compare_->add_option("--rounds", rounds_, "Runs of each, in turns")->type_name("N");
     compare_->add_option("--set", sets_, "Override a key")->type_name("KEY=VALUE")->take_all();
 
+    plan_ = app_.add_subcommand(
+        "plan", "Print the buckets in which a configuration's gradients are averaged");
+    plan_->add_option("--config", planned_.config, "The configuration")
+        ->type_name("FILE")
+        ->required();
+    plan_->add_option("--gpus", workers_, "Number of replicas")->type_name("N");
+    plan_->add_flag("--json", planned_.json, "For programs");
+    plan_->add_option("--set", sets_, "Override a key")->type_name("KEY=VALUE")->take_all();
+
     inspect_ = app_.add_subcommand("inspect", "Print what a checkpoint holds");
     inspect_->add_option("CHECKPOINT", checkpoint_, "The file")->required();
 
     app_.require_subcommand(0, 1);
-    for (CLI::App* app : {&app_, compare_, check_, inspect_}) app->allow_extras();
+    for (CLI::App* app : {&app_, compare_, plan_, check_, inspect_}) app->allow_extras();
   }
 
   Request parse(int argc, const char* const* argv) {
@@ -122,6 +132,11 @@ class Parser {
     }
     refuse_extras();
     if (compare_->parsed()) return compare_request();
+    if (plan_->parsed()) {
+      planned_.overrides = overrides();
+      planned_.workers = parse_workers(workers_);
+      return planned_;
+    }
     if (check_->parsed()) return check_request();
     if (inspect_->parsed()) return InspectRequest{checkpoint_};
     return train_request();
@@ -140,7 +155,8 @@ class Parser {
   void refuse_extras() const {
     for (const CLI::App* app :
          {static_cast<const CLI::App*>(&app_), static_cast<const CLI::App*>(compare_),
-          static_cast<const CLI::App*>(check_), static_cast<const CLI::App*>(inspect_)}) {
+          static_cast<const CLI::App*>(plan_), static_cast<const CLI::App*>(check_),
+          static_cast<const CLI::App*>(inspect_)}) {
       const std::vector<std::string> extras = app->remaining();
       if (extras.empty()) continue;
       const std::string& extra = extras.front();
@@ -210,11 +226,13 @@ class Parser {
   CLI::App app_{"Lockstep: data-parallel training whose replicas stay bit-identical.", "train"};
   CLI::App* compare_ = nullptr;
   CLI::App* check_ = nullptr;
+  CLI::App* plan_ = nullptr;
   CLI::App* inspect_ = nullptr;
   CLI::Option* workers_option_ = nullptr;
   CLI::Option* resume_option_ = nullptr;
   TrainRequest request_;
   CompareOptions comparison_;
+  PlanRequest planned_;
   std::vector<std::string> backends_{"ring"};
   std::vector<std::string> algorithms_{"auto"};
   std::string steps_ = "60";

@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "train/command/plan_command.h"
 #include "train/compare/compare.h"
 #include "train/config/load.h"
 #include "train/launch/launch.h"
@@ -37,8 +38,8 @@ struct PrintRequest {  // help, version
   std::string text;
 };
 
-using Request = std::variant<TrainRequest, CompareOptions, CheckConfigRequest, ReferenceRequest,
-                             InspectRequest, PrintRequest>;
+using Request = std::variant<TrainRequest, CompareOptions, PlanRequest, CheckConfigRequest,
+                             ReferenceRequest, InspectRequest, PrintRequest>;
 
 // Throws ConfigError saying which argument is wrong and what is expected; an unknown one with the
 // nearest that there is.

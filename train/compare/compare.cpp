@@ -104,11 +104,10 @@ void read_round(const std::string& path, Recorded& recorded, Measured& measured)
     measured.final_loss = record.at("loss");
     measured.bytes = record.at("reduced_bytes");
     if (++steps <= warm_up_steps) continue;
-    const double seconds = record.at("seconds"), exposed = record.at("exposed_seconds");
-    recorded.step.push_back(seconds);
-    recorded.compute.push_back(seconds - exposed - record.at("data_wait_seconds").get<double>());
+    recorded.step.push_back(record.at("seconds"));
+    recorded.compute.push_back(record.at("parts").at("compute"));
     recorded.communication.push_back(record.at("communication_seconds"));
-    recorded.exposed.push_back(exposed);
+    recorded.exposed.push_back(record.at("exposed_seconds"));
   }
 }
 

@@ -34,7 +34,7 @@ struct Measured {
   Contender contender;
   std::string failure;  // why its run ended, where it failed; the rest is empty then
   double step = 0;
-  double compute = 0;        // the step without exposed communication and waiting for data
+  double compute = 0;        // forward, backward and update
   double communication = 0;  // of all buckets
   double exposed = 0;
   double start_up = 0;

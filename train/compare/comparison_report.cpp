@@ -86,10 +86,9 @@ std::string bars(const ComparisonReport& report) {
   for (const auto& measured : report.measured) {
     svg += fmt::format("<text x='0' y='{:.1f}'>{}</text>\n", y + 24,
                        escaped(measured.contender.name()));
-    const double busy = measured.step - measured.exposed;
-    bar("compute", 0, y, busy);
-    bar("hidden", std::max(0.0, busy - measured.hidden()), y + 22, measured.hidden());
-    bar("exposed", busy, y + 22, measured.exposed);
+    bar("compute", 0, y, measured.compute);
+    bar("hidden", std::max(0.0, measured.compute - measured.hidden()), y + 22, measured.hidden());
+    bar("exposed", measured.compute, y + 22, measured.exposed);
     svg += fmt::format("<text x='{:.1f}' y='{:.1f}'>{}</text>\n", left + measured.step * scale + 6,
                        y + 24,
                        measured.failure.empty() ? base::format_duration(measured.step) : "failed");

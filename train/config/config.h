@@ -103,8 +103,10 @@ struct Config {
   } compute;
   struct Run {
     std::string folder = "runs";
-    std::optional<std::string> name;  // none: <config>-<time>
-    std::string log_level = "info";   // debug|info|warning|error
+    std::optional<std::string> name;    // none: <config>-<time>
+    std::string log_level = "info";     // debug|info|warning|error
+    std::optional<std::int64_t> trace;  // the first update that is traced; none: off
+    std::int64_t trace_steps = 20;      // how many are
     bool operator==(const Run&) const = default;
   } run;
 

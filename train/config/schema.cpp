@@ -360,6 +360,13 @@ void run_keys(std::vector<Key>& all) {
   add(&Run::name, nullable(text("name", "Name of the run's folder; null: <config>-<time>.")));
   add(&Run::log_level, choice("log_level", {"debug", "info", "warning", "error"},
                               "The least important lines that are logged."));
+  all.push_back(member_or_word_key(
+      "run", &Config::run, &Run::trace, "off",
+      integer("trace", at_least(1),
+              "The first update of which every event on every rank is written to trace.json in the "
+              "run's folder, for chrome://tracing or ui.perfetto.dev; off: none.")));
+  add(&Run::trace_steps,
+      integer("trace_steps", between(1, 1000), "How many updates are traced from run.trace on."));
 }
 
 std::vector<Key> make_keys() {

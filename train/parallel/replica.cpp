@@ -65,10 +65,6 @@ nn::BufferSource addressable_source(comm::Communicator& communicator) {
   };
 }
 
-double seconds_since(device::Clock::time_point start) {
-  return std::chrono::duration<double>(device::Clock::now() - start).count();
-}
-
 // Which gradient stands where: the dry run found it, on each rank for itself.
 std::string gradient_order(const nn::ParameterArena& arena) {
   std::string lines;
@@ -97,6 +93,7 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
     : context_(context),
       communicator_(communicator),
       options_((check(options), options)),
+      timeline_(context, options.trace),
       model_(agreed(std::move(model), context, communicator, options)),
       arena_(context, *model_, nn::backward_order(*model_, example, dry_loss),
              addressable_source(communicator),
@@ -122,7 +119,8 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
   take_parameters_of_rank_0();
   if (options_.shard_optimizer)
     gather_ = std::make_unique<ParameterGather>(arena_, averager_.plan(), communicator,
-                                                context.compute_stream(), *communication_stream_);
+                                                context.compute_stream(), *communication_stream_,
+                                                timeline_);
   // What the dry run took, and the parameters' first places, will not be needed again.
   context_.allocator().release_cached();
 }
@@ -148,8 +146,6 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   had_rows_ = false;
   had_gradient_ = false;
   averaged_norm_.reset();
-  exposed_seconds_ = 0;
-  if (gather_) gather_->reset_exposed();
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
   if (!averaging_) return;
   averager_.begin();
@@ -165,6 +161,7 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
 }
 
 void Replica::backward(const Variable& loss) {
+  const Timeline::Span span(timeline_, Activity::backward);
   const bool last = ++micro_batch_ == micro_batches_;
   // A single micro-batch overwrites what the gradient buffer holds; several add up from zero, since
   // a parameter may be reached by some of them only.
@@ -197,9 +194,8 @@ void Replica::finish_backward() {
   // A rank without rows contributes zeros and reaches nothing, rightly.
   if (had_rows_) settle_unreached();
   if (!averaging_) return;
-  const auto start = device::Clock::now();
+  const Timeline::Span span(timeline_, Activity::bucket_wait);
   averager_.finish();  // without overlap the buckets travel here
-  exposed_seconds_ += seconds_since(start);
 }
 
 void Replica::settle_unreached() {
@@ -219,9 +215,9 @@ void Replica::settle_unreached() {
 }
 
 void Replica::wait_for_bucket(std::size_t bucket) {
-  const auto start = device::Clock::now();
+  if (averager_.works()[bucket].done()) return averager_.wait(bucket);
+  const Timeline::Span span(timeline_, Activity::bucket_wait, static_cast<std::uint32_t>(bucket));
   averager_.wait(bucket);
-  exposed_seconds_ += seconds_since(start);
 }
 
 void Replica::wait_for_all() {
@@ -230,6 +226,7 @@ void Replica::wait_for_all() {
 
 bool Replica::gradients_are_finite() {
   if (averaging_) return std::isfinite(averaged_norm());
+  const Timeline::Span span(timeline_, Activity::update);
   const auto& segments = arena_.segments();
   return std::all_of(segments.begin(), segments.end(), [this](const auto& segment) {
     return kernels::kernels_for(context_).all_finite(segment.gradients);
@@ -241,11 +238,11 @@ double Replica::averaged_norm() {
   if (averaged_norm_) return *averaged_norm_;
   for (std::size_t b = 0; b < averager_.plan().buckets.size(); ++b) {
     wait_for_bucket(b);
+    const Timeline::Span span(timeline_, Activity::update, static_cast<std::uint32_t>(b));
     norm_.add(b);
   }
-  const auto start = device::Clock::now();
+  const Timeline::Span span(timeline_, Activity::summary_wait);
   averaged_norm_ = norm_.total(*communication_stream_);
-  exposed_seconds_ += seconds_since(start);
   return *averaged_norm_;
 }
 
@@ -275,6 +272,7 @@ bool Replica::update(double lr, double gradient_scale) {
   const auto& buckets = averager_.plan().buckets;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     wait_for_bucket(b);
+    const Timeline::Span span(timeline_, Activity::update, static_cast<std::uint32_t>(b));
     optimizer_->apply(buckets[b].segment, buckets[b].begin, buckets[b].end, use);
   }
   return !use.nonfinite.defined() || nonfinite_.item<std::int32_t>() == 0;
@@ -288,8 +286,11 @@ void Replica::update_slices(const kernels::GradientUse& use) {
   for (std::size_t b = buckets.size(); b-- > 0;) {
     const auto slice =
         comm::slice_of(buckets[b].count(), communicator_.rank(), communicator_.size());
-    optimizer_->apply(buckets[b].segment, buckets[b].begin + slice.begin,
-                      buckets[b].begin + slice.end, use);
+    {
+      const Timeline::Span span(timeline_, Activity::update, static_cast<std::uint32_t>(b));
+      optimizer_->apply(buckets[b].segment, buckets[b].begin + slice.begin,
+                        buckets[b].begin + slice.end, use);
+    }
     gather_->start(b);
   }
   gather_->end();
@@ -323,18 +324,13 @@ void Replica::take_optimizer_state(const OptimizerState& whole) {
   if (gather_) take_state(whole, *optimizer_);  // otherwise it is the state
 }
 
-double Replica::exposed_seconds() const {
-  return exposed_seconds_ + (gather_ ? gather_->exposed_seconds() : 0);
+void Replica::begin_step(std::int64_t step) {
+  timeline_.begin_step(step);
+  averager_.record_times(timeline_.tracing());
 }
 
-double Replica::communication_seconds() const {
-  double seconds = gather_ ? gather_->communication_seconds() : 0;
-  for (const auto& work : averager_.works()) {
-    if (!work.done()) continue;
-    const auto times = work.times();
-    seconds += std::chrono::duration<double>(times.end - times.start).count();
-  }
-  return seconds;
+StepParts Replica::end_step(const comm::Work& summary) {
+  return timeline_.end_step({averager_.works(), averager_.times(), summary});
 }
 
 }  // namespace lockstep::train

@@ -25,6 +25,7 @@
 #include "framework/optim/optimizer.h"
 #include "train/parallel/gradient_norm.h"
 #include "train/parallel/sharding.h"
+#include "train/timeline/timeline.h"
 
 namespace lockstep::train {
 
@@ -51,6 +52,7 @@ struct ReplicaOptions {
   UnusedParameters unused_parameters = UnusedParameters::error;
   // Largest norm of the averaged gradient, all parameters together; it is scaled down to that.
   std::optional<double> clip_norm;
+  TraceSteps trace;  // steps of which the timeline keeps every event
   // What else must be the same on every rank beside the model and the plan, in lines: version,
   // configuration.
   std::string identity;
@@ -117,10 +119,11 @@ class Replica {
   Stream& communication_stream() { return *communication_stream_; }
   comm::Communicator& communicator() { return communicator_; }
 
-  // Seconds that the host waited for communication in the current update, and that the
-  // communication of its buckets took.
-  double exposed_seconds() const;
-  double communication_seconds() const;
+  // Where the time of a step goes. begin_step() comes before everything the step does; end_step()
+  // when all its collectives are done, `summary` being the one that closed it, if one did.
+  Timeline& timeline() { return timeline_; }
+  void begin_step(std::int64_t step);
+  StepParts end_step(const comm::Work& summary = {});
 
  private:
   void announce(const Variable& leaf, std::int64_t begin, std::int64_t end,
@@ -136,6 +139,7 @@ class Replica {
   Context& context_;
   comm::Communicator& communicator_;
   ReplicaOptions options_;
+  Timeline timeline_;
   std::shared_ptr<nn::Module> model_;
   nn::ParameterArena arena_;
   std::unique_ptr<Stream> communication_;  // a stream of its own, if there is one
@@ -155,7 +159,6 @@ class Replica {
   bool had_rows_ = false;
   bool had_gradient_ = false;
   std::optional<double> averaged_norm_;  // of the current update, once it is known
-  double exposed_seconds_ = 0;
   double gradient_norm_ = 0;
 };
 

@@ -40,12 +40,13 @@ optim::Shard shard_of(const comm::BucketPlan& plan, std::size_t segments, int ra
 
 ParameterGather::ParameterGather(nn::ParameterArena& arena, const comm::BucketPlan& plan,
                                  comm::Communicator& communicator, Stream& compute,
-                                 Stream& communication)
+                                 Stream& communication, Timeline& timeline)
     : arena_(arena),
       plan_(plan),
       communicator_(communicator),
       compute_(compute),
       communication_(communication),
+      timeline_(timeline),
       works_(plan.buckets.size()) {
   const auto& buckets = plan.buckets;
   for (std::size_t s = 0; s < arena.segments().size(); ++s)
@@ -67,14 +68,13 @@ ParameterGather::~ParameterGather() {
 
 void ParameterGather::begin() {
   finish();
-  communication_seconds_ = 0;
-  for (const comm::Work& work : works_) {
-    const auto times = work.times();
-    communication_seconds_ += std::chrono::duration<double>(times.end - times.start).count();
-  }
+  for (std::size_t b = 0; b < works_.size(); ++b)
+    timeline_.travelled(works_[b], static_cast<std::uint32_t>(b));
 }
 
 void ParameterGather::start(std::size_t bucket) {
+  // Without overlap it travels here.
+  const Timeline::Span span(timeline_, Activity::bucket_wait, static_cast<std::uint32_t>(bucket));
   communication_.wait(compute_.record());
   const comm::Bucket& range = plan_.buckets[bucket];
   works_[bucket] =
@@ -93,9 +93,14 @@ void ParameterGather::finish() {
 }
 
 void ParameterGather::wait(std::size_t first_bucket, std::size_t last_bucket) {
-  const auto start = device::Clock::now();
-  for (std::size_t b = first_bucket; b <= last_bucket; ++b) works_[b].wait_on(compute_);
-  exposed_seconds_ += std::chrono::duration<double>(device::Clock::now() - start).count();
+  for (std::size_t b = first_bucket; b <= last_bucket; ++b) {
+    if (works_[b].done()) {
+      works_[b].wait_on(compute_);  // it may have failed
+      continue;
+    }
+    const Timeline::Span span(timeline_, Activity::bucket_wait, static_cast<std::uint32_t>(b));
+    works_[b].wait_on(compute_);
+  }
 }
 
 OptimizerState make_whole_state(const nn::ParameterArena& arena,

@@ -10,6 +10,7 @@
 #include "comm/bucketing/bucket_plan.h"
 #include "comm/communicator.h"
 #include "framework/optim/optimizer.h"
+#include "train/timeline/timeline.h"
 
 namespace lockstep::train {
 
@@ -20,9 +21,11 @@ optim::Shard shard_of(const comm::BucketPlan& plan, std::size_t segments, int ra
 // goes on. Whoever reads a parameter first waits for the buckets that it lies in, and no others.
 class ParameterGather {
  public:
-  // All must outlive this; of the model's parameters this is seen to.
+  // All must outlive this; of the model's parameters this is seen to. The timeline is told of what
+  // travelled, and of waiting for it.
   ParameterGather(nn::ParameterArena& arena, const comm::BucketPlan& plan,
-                  comm::Communicator& communicator, Stream& compute, Stream& communication);
+                  comm::Communicator& communicator, Stream& compute, Stream& communication,
+                  Timeline& timeline);
   ~ParameterGather();
   ParameterGather(const ParameterGather&) = delete;
   ParameterGather& operator=(const ParameterGather&) = delete;
@@ -34,12 +37,6 @@ class ParameterGather {
   void end();
   // All parameters are here: for those who read the flat buffer.
   void finish();
-
-  // Of the buckets gathered before the last begin(): how long they travelled.
-  double communication_seconds() const { return communication_seconds_; }
-  // How long the host has waited since reset_exposed().
-  double exposed_seconds() const { return exposed_seconds_; }
-  void reset_exposed() { exposed_seconds_ = 0; }
 
  private:
   struct Leaf {
@@ -53,10 +50,9 @@ class ParameterGather {
   comm::Communicator& communicator_;
   Stream& compute_;
   Stream& communication_;
+  Timeline& timeline_;
   std::vector<Leaf> leaves_;
   std::vector<comm::Work> works_;  // by bucket
-  double communication_seconds_ = 0;
-  double exposed_seconds_ = 0;
 };
 
 // The whole state of an optimizer, in the arena's layout, whatever shard each rank has of it.

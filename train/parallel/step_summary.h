@@ -30,6 +30,7 @@ class SummaryExchange {
 
   void start(const StepSummary& local, Stream& stream);
   StepSummary get();
+  const comm::Work& work() const { return work_; }  // of the last one
   StepSummary exchange(const StepSummary& local, Stream& stream) {
     start(local, stream);
     return get();

@@ -105,7 +105,8 @@ inline ToyResult train_toy(Rank rank, const ToyProblem& problem) {
       const data::RowRange batch = sampler.batch(s);
       const data::RowRange mine =
           data::shard(batch.size(), rank.communicator.rank(), rank.communicator.size());
-      replica->begin_update(++step, problem.accumulate);
+      replica->begin_step(++step);
+      replica->begin_update(step, problem.accumulate);
       for (std::int64_t part = 0; part < problem.accumulate; ++part) {
         const data::RowRange rows =
             data::shard(mine.size(), static_cast<int>(part), static_cast<int>(problem.accumulate));
@@ -132,6 +133,7 @@ inline ToyResult train_toy(Rank rank, const ToyProblem& problem) {
       }
       replica->finish_backward();
       replica->update(problem.lr);
+      replica->end_step();
       if (problem.after_update) problem.after_update(rank, *replica, step);
     }
   }

@@ -1,0 +1,52 @@
+// What the steps of an epoch came to on every rank, and which ranks the others waited for.
+//
+// A collective gets nowhere before the last rank has come to it. From when each rank began the same
+// collective follows who was last and how long the others waited. This needs one clock: it means
+// something for the ranks of one host.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "train/timeline/step_parts.h"
+
+namespace lockstep::train {
+
+struct RankTimes {
+  StepParts parts;        // summed over the steps
+  std::int64_t last = 0;  // collectives that this rank came to last
+  double waited_for = 0;  // seconds that the others waited for it then, their mean
+};
+
+struct EpochTimes {
+  std::vector<RankTimes> ranks;
+  std::int64_t collectives = 0;
+
+  StepParts mean() const;  // over the ranks
+  int slowest() const;     // the rank that was waited for longest
+};
+
+class EpochRecorder {
+ public:
+  explicit EpochRecorder(comm::Communicator& communicator);
+
+  // The parts of a step and its finished collectives, as many on every rank. Collective now and
+  // then, when many have come together; takes no memory.
+  void add(const StepParts& parts, std::span<const comm::Work> works, Stream& stream);
+  // Collective: the sums since the last call.
+  EpochTimes take(Stream& stream);
+
+ private:
+  void exchange(Stream& stream);
+
+  comm::Communicator& communicator_;
+  StepParts parts_;
+  EpochTimes times_;
+  std::size_t count_ = 0;             // of starts that were not exchanged yet
+  std::vector<std::int64_t> starts_;  // nanoseconds; a window for each rank, of which this one's
+                                      // is filled
+};
+
+}  // namespace lockstep::train
