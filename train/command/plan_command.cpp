@@ -77,6 +77,11 @@ Plan make_plan(const PlanRequest& request) {
                                             .algorithm = config.comm.algorithm,
                                             .device = DeviceKind::cpu,
                                             .ranks_are_threads = false});
+  if (!config.data_parallel.bucket_mib && choice.name != "ring")
+    throw ConfigError(fmt::format(
+        "data_parallel.bucket_mib: found auto with the backend {}, whose costs are known to its "
+        "ranks alone; train plan expects a size, or the backend ring",
+        choice.name));
   if (!config.seed) config.seed = 0;  // the values do not matter
   const data::DatasetInfo data = data::DatasetFile(config.data.file).info();
   const auto context = device::make_cpu_context();
