@@ -9,13 +9,10 @@ find_package(HDF5 REQUIRED COMPONENTS C)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
-# Backends beside the own one: each is built where its library is installed. MPI is built when asked
-# for: a killed run of it leaves Open MPI's shared memory behind.
+# Backends beside the own one: each is built where its library is installed.
 find_package(Gloo QUIET)
+find_package(MPI QUIET COMPONENTS C)
 pkg_check_modules(HWLOC QUIET IMPORTED_TARGET hwloc)
-if(LOCKSTEP_MPI)
-  find_package(MPI REQUIRED COMPONENTS C)
-endif()
 
 if(LOCKSTEP_TESTS)
   find_package(GTest REQUIRED)

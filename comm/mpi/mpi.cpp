@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "comm/mpi/mpi_files.h"
 #include "comm/mpi/mpi_transport.h"
 #include "comm/mpi/seats.h"
@@ -35,22 +37,37 @@ void check_world(const MpiTransport& transport, const MpiPlace& place) {
                   transport.rank(), transport.size(), place.rank, place.size));
 }
 
-}  // namespace
-
-bool has_mpi_module() {
-  return find_mpi_file(module_name).has_value();
+// Takes the rank's seat, if there are any, before MPI looks where it is.
+Descriptor take_seat_of(Store& store, const MpiPlace& place) {
+  if (!store.has({mpi_seats_key}).front()) return {};
+  const std::string seats = store.get(mpi_seats_key, place.start_timeout);
+  Descriptor seat = take_seat(seats, place.rank, place.start_timeout);
+  // Where Open MPI's shared memory goes; the transport has changed its name from 4 to 5.
+  if (const std::string folder = find_job_folder(seats); !folder.empty())
+    for (const char* name :
+         {"OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"})
+      ::setenv(name, folder.c_str(), 0);
+  return seat;
 }
+
+}  // namespace
 
 std::unique_ptr<Transport> connect_mpi(Store& store, const MpiPlace& place) {
   const MpiApi& api = load_module();
-  Descriptor seat;
-  if (store.has({mpi_seats_key}).front())
-    seat =
-        take_seat(store.get(mpi_seats_key, place.start_timeout), place.rank, place.start_timeout);
+  Descriptor seat = take_seat_of(store, place);
   auto session = std::make_shared<MpiSession>(api, std::move(seat));
   auto transport = std::make_unique<MpiTransport>(session, session->world());
   check_world(*transport, place);
   return transport;
+}
+
+std::string describe_mpi() {
+  const MpiApi& api = load_module();
+  return fmt::format("{}, {}CUDA-aware", api.library(), api.is_cuda_aware() ? "" : "not ");
+}
+
+bool has_mpi_module() {
+  return find_mpi_file(module_name).has_value();
 }
 
 }  // namespace lockstep::comm

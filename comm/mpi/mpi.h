@@ -32,6 +32,9 @@ struct MpiPlace {
 // Collective. StartupError where the module or the seat is missing, or MPI says no.
 std::unique_ptr<Transport> connect_mpi(Store& store, const MpiPlace& place);
 
+// What the module was built for, "Open MPI v4.1.4, not CUDA-aware"; loads it. StartupError.
+std::string describe_mpi();
+
 // Whether the module is there; it may still fail to load.
 bool has_mpi_module();
 

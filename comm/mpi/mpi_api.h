@@ -18,10 +18,12 @@ struct MpiGroup;     // the ranks of an MPI communicator
 struct MpiExchange;  // headers on their way
 
 struct MpiApi {
-  static constexpr std::uint64_t current_layout = 1;
+  static constexpr std::uint64_t current_layout = 2;
   std::uint64_t layout;  // of this table
 
   const char* (*library)();  // "Open MPI v4.1.4"
+  // Whether it takes memory of GPUs. May be asked before initialize().
+  bool (*is_cuda_aware)();
 
   // Once in a process. Asks for MPI_THREAD_MULTIPLE and fails where it is not granted.
   const char* (*initialize)(MpiGroup** world);

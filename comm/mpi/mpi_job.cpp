@@ -25,7 +25,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr const char* seat_program = "mpi_seat";
-constexpr milliseconds end_grace{2000};
+constexpr milliseconds end_grace{500};  // to end by itself
+constexpr milliseconds term_grace{3000};
 
 std::string random_name() {
   std::uint64_t words[2];
@@ -36,7 +37,7 @@ std::string random_name() {
 
 // What Open MPI has to be told for ranks that share one host, unless the user has said otherwise.
 // Other implementations ignore it.
-void set_open_mpi_options() {
+void set_open_mpi_options(const std::string& folder) {
   const auto set = [](const char* name, const char* value) { ::setenv(name, value, 0); };
   if (::geteuid() == 0) {
     set("OMPI_ALLOW_RUN_AS_ROOT", "1");
@@ -51,6 +52,7 @@ void set_open_mpi_options() {
   set("OMPI_MCA_plm", "isolated");
   set("OMPI_MCA_oob_tcp_if_include", "lo");
   set("OMPI_MCA_btl", "self,vader");
+  set("OMPI_MCA_orte_tmpdir_base", folder.c_str());
 }
 
 // An mpirun or srun that this process was started by is not the one that the seats belong to.
@@ -73,22 +75,28 @@ std::string last_words(const std::string& log_file) {
   return all;
 }
 
-[[noreturn]] void become_mpirun(pid_t parent, int ranks, const std::string& program,
-                                const std::string& seats, const std::string& log_file) {
+struct MpirunCommand {
+  int ranks;
+  std::string seat_program, seats, log_file;
+};
+
+[[noreturn]] void become_mpirun(pid_t parent, const MpirunCommand& command,
+                                const JobFolder& folder) {
   ::setpgid(0, 0);  // a Ctrl-C is for the ranks, which give their seats back when they end
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != parent) ::_exit(1);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const char* const log = log_file.empty() ? "/dev/null" : log_file.c_str();
+  const char* const log = command.log_file.empty() ? "/dev/null" : command.log_file.c_str();
   ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
   ::dup2(::open(log, O_WRONLY | O_CREAT | O_TRUNC, 0666), STDOUT_FILENO);
   ::dup2(STDOUT_FILENO, STDERR_FILENO);
+  ::fcntl(folder.guard(), F_SETFD, 0);  // the folder stays until mpirun has ended
   unset_other_launchers();
-  set_open_mpi_options();
-  ::execlp("mpirun", "mpirun", "-n", std::to_string(ranks).c_str(), program.c_str(), seats.c_str(),
-           static_cast<char*>(nullptr));
+  set_open_mpi_options(folder.path());
+  ::execlp("mpirun", "mpirun", "-n", std::to_string(command.ranks).c_str(),
+           command.seat_program.c_str(), command.seats.c_str(), static_cast<char*>(nullptr));
   ::_exit(127);
 }
 
@@ -127,10 +135,11 @@ MpiJob::MpiJob(int ranks, const std::string& log_file, milliseconds start_timeou
   if (!program) throw StartupError("backend mpi: the program mpi_seat is not installed");
   if (!has_mpirun())
     throw StartupError("backend mpi: there is no mpirun in PATH to start the ranks with");
+  folder_.emplace(seats_);
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ < 0) throw StartupError(fmt::format("cannot start mpirun: {}", std::strerror(errno)));
-  if (pid_ == 0) become_mpirun(parent, ranks, *program, seats_, log_file);
+  if (pid_ == 0) become_mpirun(parent, {ranks, *program, seats_, log_file}, *folder_);
   ::setpgid(pid_, pid_);
   try {
     wait_for_seats(ranks, log_file, start_timeout);
@@ -165,8 +174,8 @@ void MpiJob::wait_for_seats(int ranks, const std::string& log_file, milliseconds
   }
 }
 
-// mpirun ends by itself when the ranks have given their seats back; one that does not is killed,
-// and the processes that it started with it.
+// mpirun ends by itself when the ranks have given their seats back. Otherwise it is asked to, and
+// killed if that does not help; the processes that it started end with it.
 void MpiJob::end() noexcept {
   if (pid_ < 0) return;
   const auto start = device::Clock::now();
@@ -174,7 +183,7 @@ void MpiJob::end() noexcept {
   while (::waitpid(pid_, nullptr, WNOHANG) == 0) {
     const auto waited = device::Clock::now() - start;
     if (signal == 0 && waited > end_grace) ::kill(pid_, signal = SIGTERM);
-    if (signal == SIGTERM && waited > 2 * end_grace) ::kill(pid_, signal = SIGKILL);
+    if (signal == SIGTERM && waited > end_grace + term_grace) ::kill(pid_, signal = SIGKILL);
     std::this_thread::sleep_for(milliseconds(5));
   }
   pid_ = -1;

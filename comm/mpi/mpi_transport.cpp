@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "comm/mpi/seats.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -55,6 +57,7 @@ MpiSession::~MpiSession() {
   if (given_up_) return;
   api_.release(world_);
   api_.finalize();
+  give_back_seat(seat_);
 }
 
 MpiTransport::MpiTransport(std::shared_ptr<MpiSession> session, MpiGroup* group)

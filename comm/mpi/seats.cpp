@@ -119,6 +119,16 @@ bool lend_to(const Descriptor& socket) {
          static_cast<ssize_t>(message.size());
 }
 
+// A place whose taker is lost is kept until this process is killed: when it ends, mpirun ends the
+// job, and MPI the ranks that still have something to say about what happened.
+void wait_for_return(const Descriptor& taker) {
+  char message = 0;
+  ssize_t size = 0;
+  do size = recv(taker.get(), &message, 1, 0);
+  while (size < 0 && errno == EINTR);
+  while (size <= 0) ::pause();
+}
+
 std::optional<int> number(const char* variable) {
   const char* const text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;
@@ -142,12 +152,14 @@ bool lend_seat(const std::string& seats, int rank, milliseconds timeout) {
   while (wait_for(listener.get(), POLLIN, deadline)) {
     const Descriptor taker(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!taker || !lend_to(taker)) continue;
-    char nothing = 0;
-    while (recv(taker.get(), &nothing, 1, 0) > 0 || errno == EINTR) {
-    }
+    wait_for_return(taker);
     return true;
   }
   return false;
+}
+
+void give_back_seat(const Descriptor& seat) {
+  static_cast<void>(::send(seat.get(), "d", 1, MSG_NOSIGNAL));
 }
 
 bool seat_is_offered(const std::string& seats, int rank) {

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/mpi/job_folder.h"
 #include "comm/store/descriptor.h"
 
 namespace lockstep::comm {
@@ -37,6 +38,7 @@ class MpiJob {
   void end() noexcept;
 
   std::string seats_;
+  std::optional<JobFolder> folder_;
   int pid_ = -1;
 };
 
@@ -57,8 +59,8 @@ class SeatLender {
 // Whether MpiJob can find an mpirun.
 bool has_mpirun();
 
-// In a process that mpirun started: lends its place to whoever takes it, and returns when that
-// process has ended. False when nobody came within `timeout`.
+// In a process that mpirun started: lends its place to whoever takes it, and returns when it is
+// given back; when the taker ends without that, never. False when nobody came within `timeout`.
 bool lend_seat(const std::string& seats, int rank, std::chrono::milliseconds timeout);
 
 // Whether the seat can be taken by now.
@@ -67,6 +69,8 @@ bool seat_is_offered(const std::string& seats, int rank);
 // In a rank: takes its place, before MPI is initialised. The seat is held until the result goes.
 // Changes the environment and the processor affinity of this process. StartupError after `timeout`.
 Descriptor take_seat(const std::string& seats, int rank, std::chrono::milliseconds timeout);
+// Once MPI is finalised.
+void give_back_seat(const Descriptor& seat);
 
 // This process's place in an MPI job that mpirun started it in; nothing where it has none.
 struct MpiEnvironment {

@@ -4,6 +4,10 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <set>
+#include <thread>
 
 #include "comm/backend.h"
 #include "tests/end_to_end/sandbox.h"
@@ -155,6 +159,84 @@ TEST_F(UnderMpirun, TheRanksTakeThePlacesOfItsProcesses) {
   const auto counted = sandbox_.run(mpirun(4, without_gpus));
   EXPECT_EQ(counted.exit_code, 0) << counted.output;
   EXPECT_EQ(final_weights(counted), final_weights(alone));
+}
+
+// The test runs whose MPI names its files after the run leave none of them, however they end.
+class MpiFiles : public UnderMpirun {
+ protected:
+  static std::set<std::string> files() {
+    std::set<std::string> found;
+    std::error_code error;
+    for (const char* folder : {"/dev/shm", "/tmp"})
+      for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+        const std::string name = entry.path().filename();
+        for (const char* prefix : {"lockstep-mpi-", "vader_segment.", "ompi."})
+          if (name.starts_with(prefix)) found.insert(entry.path());
+      }
+    return found;
+  }
+  // Those that are there beside `before`, once a moment has passed.
+  static std::vector<std::string> left(const std::set<std::string>& before) {
+    std::vector<std::string> more;
+    for (int attempt = 0; attempt < 100; ++attempt) {
+      more.clear();
+      const auto now = files();
+      std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
+                          std::back_inserter(more));
+      if (more.empty()) break;
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    return more;
+  }
+  Arguments long_run() const {
+    return sandbox_.train(3, {"train.epochs=100000"}, {"--backend", "mpi"});
+  }
+};
+
+TEST_F(MpiFiles, AreGoneWhenARankWasKilled) {
+  const auto before = files();
+  Program program(long_run(), sandbox_.options());
+  program.wait_for_output("epoch 2/100000 done");
+  EXPECT_NE(files(), before) << "the test does not see what MPI makes";
+  kill(program.worker(1), SIGKILL);
+  EXPECT_EQ(program.wait().exit_code, 6);
+  EXPECT_THAT(left(before), ::testing::IsEmpty());
+}
+
+TEST_F(MpiFiles, AreGoneWhenTheLauncherWasKilled) {
+  const auto before = files();
+  Program program(long_run(), sandbox_.options());
+  program.wait_for_output("epoch 2/100000 done");
+  program.signal(SIGKILL);
+  program.wait();
+  EXPECT_TRUE(program.is_gone(std::chrono::seconds(5)));
+  EXPECT_THAT(left(before), ::testing::IsEmpty());
+}
+
+TEST_F(MpiFiles, AreGoneWhenARankUnderMpirunWasKilled) {
+  const auto before = files();
+  Program program(mpirun(3, long_run()), sandbox_.options());
+  program.wait_for_output("epoch 2/100000 done");
+  kill(program.worker(1), SIGKILL);
+  EXPECT_NE(program.wait().exit_code, 0);
+  EXPECT_THAT(left(before), ::testing::IsEmpty());
+}
+
+// COLL-3: the module is there and MPI is not.
+TEST_F(UnderMpirun, WithoutTheLibraryOtherBackendsWorkAndMpiSaysWhy) {
+  if (!may_make_namespaces()) GTEST_SKIP() << "mounts need root here";
+  const auto hidden = [&](const std::string& backend) {
+    std::string line =
+        "for f in $(ldconfig -p | grep -o '/.*libmpi.so.*'); do mount --bind /dev/null $f; done; "
+        "exec";
+    for (const auto& word : sandbox_.train(2, {"train.epochs=1"}, {"--backend", backend}))
+      line += " '" + word + "'";
+    return sandbox_.run({"unshare", "--mount", "sh", "-c", line});
+  };
+  const auto mpi = hidden("mpi");
+  EXPECT_EQ(mpi.exit_code, 5) << mpi.output;
+  EXPECT_THAT(mpi.last_line, AllOf(HasSubstr("no MPI could be loaded"), HasSubstr("libmpi")));
+  EXPECT_EQ(hidden("ring").exit_code, 0);
 }
 
 TEST_F(UnderMpirun, AnotherNumberOfWorkersIsRefused) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -23,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 struct Process {
   pid_t pid = 0;
   char state = 0;
+  pid_t parent = 0;
   pid_t group = 0;
 };
 
@@ -37,12 +39,21 @@ std::vector<Process> processes() {
     std::string text;
     if (!std::getline(file, text)) continue;  // it ended meanwhile
     Process process{.pid = std::stoi(name)};
-    pid_t parent = 0;
     std::istringstream fields(text.substr(text.rfind(')') + 1));
-    fields >> process.state >> parent >> process.group;
+    fields >> process.state >> process.parent >> process.group;
     found.push_back(process);
   }
   return found;
+}
+
+bool descends_from(pid_t pid, pid_t ancestor, const std::vector<Process>& all) {
+  while (pid > 1 && pid != ancestor) {
+    const auto at =
+        std::find_if(all.begin(), all.end(), [&](const auto& p) { return p.pid == pid; });
+    if (at == all.end()) return false;
+    pid = at->parent;
+  }
+  return pid == ancestor;
 }
 
 }  // namespace
@@ -107,8 +118,9 @@ void Program::wait_for_output(const std::string& text, int times) const {
 
 pid_t Program::worker(int rank) const {
   const std::string wanted = fmt::format("rank={}", rank);
-  for (const Process& process : processes()) {
-    if (process.group != pid_) continue;
+  const std::vector<Process> all = processes();
+  for (const Process& process : all) {
+    if (!descends_from(process.pid, pid_, all)) continue;
     std::ifstream file(fmt::format("/proc/{}/cmdline", process.pid));
     for (std::string word; std::getline(file, word, '\0');) {
       if (word == wanted && process.pid != pid_) return process.pid;

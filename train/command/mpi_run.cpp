@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "comm/backend.h"
+#include "comm/mpi/mpi.h"
 #include "framework/base/error.h"
 #include "train/exit_code.h"
 
@@ -38,8 +39,10 @@ int lend_mpi_seat(const comm::MpiEnvironment& place, const Config& config) {
 
 MpiSeats::MpiSeats(const std::optional<comm::MpiEnvironment>& place, int workers,
                    const Config& config, const std::string& run_folder, const Log& log) {
+  log.info("MPI: {}", comm::describe_mpi());
   if (place) {
     address_ = place->seats();
+    folder_.emplace(address_);
     own_.emplace(address_, place->rank, start_timeout(config));
     log.info("the {} processes of mpirun lend the ranks their places", workers);
     return;

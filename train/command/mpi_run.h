@@ -30,6 +30,7 @@ class MpiSeats {
   const std::string& address() const { return address_; }
 
  private:
+  std::optional<comm::JobFolder> folder_;  // of the mpirun of the user; outlives the seats
   std::optional<comm::MpiJob> job_;
   std::optional<comm::SeatLender> own_;
   std::string address_;

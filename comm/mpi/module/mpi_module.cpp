@@ -1,5 +1,8 @@
 // The MPI module; see mpi_api.h. Compiles against any MPI of version 3.
 #include <mpi.h>
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
 
 #include <algorithm>
 #include <climits>
@@ -136,6 +139,15 @@ const char* library() {
     return all.substr(0, all.find_first_of(",\n"));
   }();
   return text.c_str();
+}
+
+// An extension of Open MPI that MPICH has taken over.
+bool is_cuda_aware() {
+#if defined(MPIX_CUDA_AWARE_SUPPORT) || defined(MPICH_VERSION)
+  return MPIX_Query_cuda_support() == 1;
+#else
+  return false;
+#endif
 }
 
 const char* initialize(MpiGroup** world) {
@@ -332,6 +344,7 @@ extern "C" const MpiApi* lockstep_mpi_api();
 extern "C" const MpiApi* lockstep_mpi_api() {
   static constexpr MpiApi api = {.layout = MpiApi::current_layout,
                                  .library = library,
+                                 .is_cuda_aware = is_cuda_aware,
                                  .initialize = initialize,
                                  .finalize = finalize,
                                  .rank = rank_of,

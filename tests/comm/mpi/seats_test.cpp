@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 
 #include "framework/base/error.h"
@@ -54,6 +55,7 @@ TEST(Seats, GiveTheTakerThePlaceOfTheLender) {
     const Descriptor seat = take_seat(address, 3, milliseconds(20'000));
     if (!has("OMPI_COMM_WORLD_RANK", "3") || !has("PMIX_RANK", "3")) return 1;
     if (std::getenv("PMI_LEFT_OVER") != nullptr || !has("OTHER", "taker")) return 2;
+    give_back_seat(seat);
     return 0;
   });
   EXPECT_EQ(exit_code(taker), 0);
@@ -66,11 +68,25 @@ TEST(Seats, AreLookedForWithoutBeingTaken) {
   while (!seat_is_offered(address, 5)) usleep(1000);
   EXPECT_TRUE(seat_is_offered(address, 5));
   const pid_t taker = start([] {
-    take_seat(address, 5, milliseconds(20'000));
+    give_back_seat(take_seat(address, 5, milliseconds(20'000)));
     return 0;
   });
   EXPECT_EQ(exit_code(taker), 0);
   EXPECT_EQ(exit_code(lender), 0);
+}
+
+TEST(Seats, AreKeptWhenTheTakerIsLost) {
+  const pid_t lender = start([] { return lend_seat(address, 6, milliseconds(20'000)) ? 0 : 1; });
+  const pid_t taker = start([] {
+    const Descriptor seat = take_seat(address, 6, milliseconds(20'000));
+    raise(SIGKILL);
+    return 0;
+  });
+  EXPECT_EQ(exit_code(taker), 128 + SIGKILL);
+  usleep(50'000);
+  EXPECT_EQ(waitpid(lender, nullptr, WNOHANG), 0);
+  kill(lender, SIGKILL);
+  EXPECT_EQ(exit_code(lender), 128 + SIGKILL);
 }
 
 TEST(Seats, ThatNobodyTakesAreGivenUp) {
