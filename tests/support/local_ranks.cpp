@@ -2,14 +2,13 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <new>
 #include <thread>
+
+#include "tests/support/process_ranks.h"
 
 namespace lockstep::tests {
 
@@ -20,9 +19,9 @@ using comm::Store;
 
 class ThreadRank final : public Rank {
  public:
-  ThreadRank(int index, int size, std::shared_ptr<Store> store, std::uint64_t& digest,
-             const std::atomic<int>& lost, comm::ThreadGroups& groups)
-      : Rank(index, size, std::move(store), digest, lost), groups_(groups) {}
+  ThreadRank(int index, int size, Store& store, std::uint64_t& digest, const std::atomic<int>& lost,
+             comm::ThreadGroups& groups)
+      : Rank(index, size, store, digest, lost), groups_(groups) {}
   std::unique_ptr<Group> join(const std::string& name, int rank, int size) override {
     return groups_.take(name, rank, size);
   }
@@ -37,9 +36,9 @@ class ProcessRank final : public Rank {
   std::unique_ptr<Group> join(const std::string& name, int rank, int size) override {
     return comm::make_process_group(store(), name, rank, size, std::chrono::seconds(30));
   }
-  ProcessRank(int index, int size, std::shared_ptr<Store> store, std::uint64_t& digest,
+  ProcessRank(int index, int size, Store& store, std::uint64_t& digest,
               const std::atomic<int>& lost)
-      : Rank(index, size, std::move(store), digest, lost) {}
+      : Rank(index, size, store, digest, lost) {}
 };
 
 std::vector<RankReport> run_threads(int size, const RankBody& body) {
@@ -52,7 +51,7 @@ std::vector<RankReport> run_threads(int size, const RankBody& body) {
     threads.emplace_back([&, r] {
       RankReport& report = reports[static_cast<std::size_t>(r)];
       try {
-        ThreadRank rank(r, size, store, report.digest, lost, groups);
+        ThreadRank rank(r, size, *store, report.digest, lost, groups);
         body(rank);
       } catch (const std::exception& error) {
         report.error = error.what();
@@ -91,33 +90,20 @@ class Board {
   void* memory_;
 };
 
-// In the child; returns its exit code.
-int run_child(int index, int size, int socket, Board& board, const RankBody& body) {
-  Board::Line& line = board.line(index);
-  try {
-    ProcessRank rank(index, size, comm::connect_store(socket), line.digest, board.lost());
-    body(rank);
-    return 0;
-  } catch (const std::exception& error) {
-    std::strncpy(line.error, error.what(), sizeof line.error - 1);
-    return 1;
-  }
-}
-
-// Waits for all children, in whatever order they end, and publishes the first that dies.
-std::vector<RankReport> collect(const std::vector<pid_t>& children, Board& board) {
-  std::vector<RankReport> reports(children.size());
-  std::vector<bool> ended(children.size());
-  for (std::size_t alive = children.size(); alive > 0;) {
-    for (std::size_t r = 0; r < children.size(); ++r) {
-      int status = 0;
-      if (ended[r] || waitpid(children[r], &status, WNOHANG) == 0) continue;
+// Publishes the first rank that dies.
+std::vector<RankReport> collect(int size, ProcessRanks& ranks, Board& board) {
+  std::vector<RankReport> reports(static_cast<std::size_t>(size));
+  std::vector<bool> ended(static_cast<std::size_t>(size));
+  for (int alive = size; alive > 0;) {
+    for (int rank = 0; rank < size; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const std::optional<int> status = ended[r] ? std::nullopt : ranks.status(rank);
+      if (!status) continue;
       ended[r] = true;
       --alive;
-      const int rank = static_cast<int>(r);
       reports[r] = {board.line(rank).error, board.line(rank).digest};
-      if (!WIFSIGNALED(status)) continue;
-      reports[r].error = fmt::format("killed by signal {}", WTERMSIG(status));
+      if (!WIFSIGNALED(*status)) continue;
+      reports[r].error = fmt::format("killed by signal {}", WTERMSIG(*status));
       int nobody = -1;
       board.lost().compare_exchange_strong(nobody, rank);
     }
@@ -128,29 +114,16 @@ std::vector<RankReport> collect(const std::vector<pid_t>& children, Board& board
 
 std::vector<RankReport> run_processes(int size, const RankBody& body) {
   Board board(size);
-  std::vector<pid_t> children;
-  std::vector<int> sockets;  // of the store's server
-  std::fflush(nullptr);      // or each child would write what is buffered
-  for (int r = 0; r < size; ++r) {
-    int pair[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0)
-      throw StartupError("socketpair failed");
-    const pid_t child = fork();
-    if (child < 0) throw StartupError("fork failed");
-    if (child == 0) {
-      close(pair[0]);
-      for (const int other : sockets) close(other);
-      const int code = run_child(r, size, pair[1], board, body);
-      std::fflush(nullptr);
-      _exit(code);
+  ProcessRanks ranks(size, [&](int index, Store& store) {
+    Board::Line& line = board.line(index);
+    try {
+      ProcessRank rank(index, size, store, line.digest, board.lost());
+      body(rank);
+    } catch (const std::exception& error) {
+      std::strncpy(line.error, error.what(), sizeof line.error - 1);
     }
-    close(pair[1]);
-    sockets.push_back(pair[0]);
-    children.push_back(child);
-  }
-  comm::StoreServer server;  // starts a thread, so not before the last fork
-  for (const int socket : sockets) server.serve(socket);
-  return collect(children, board);
+  });
+  return collect(size, ranks, board);
 }
 
 }  // namespace

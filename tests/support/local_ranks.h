@@ -31,7 +31,7 @@ class Rank {
   virtual ~Rank() = default;
   int index() const { return index_; }
   int size() const { return size_; }
-  comm::Store& store() { return *store_; }
+  comm::Store& store() { return store_; }
   // A group of this and other ranks, in which it is `rank` of `size`; each name once.
   virtual std::unique_ptr<comm::Group> join(const std::string& name, int rank, int size) = 0;
   // The rank that died, -1 while there is none.
@@ -39,13 +39,12 @@ class Rank {
   void set_digest(std::uint64_t digest) { digest_ = digest; }
 
  protected:
-  Rank(int index, int size, std::shared_ptr<comm::Store> store, std::uint64_t& digest,
-       const std::atomic<int>& lost)
-      : index_(index), size_(size), store_(std::move(store)), digest_(digest), lost_(lost) {}
+  Rank(int index, int size, comm::Store& store, std::uint64_t& digest, const std::atomic<int>& lost)
+      : index_(index), size_(size), store_(store), digest_(digest), lost_(lost) {}
 
  private:
   int index_, size_;
-  std::shared_ptr<comm::Store> store_;
+  comm::Store& store_;
   std::uint64_t& digest_;
   const std::atomic<int>& lost_;
 };

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "comm/memory/group.h"
-#include "tests/comm/process_ranks.h"
+#include "tests/support/process_ranks.h"
 
 namespace lockstep::comm::testing {
 
@@ -41,7 +41,7 @@ inline void run_as_threads(int size, const GroupBody& body) {
 
 inline void run_ranks(RankKind kind, int size, const GroupBody& body) {
   if (kind == RankKind::threads) return run_as_threads(size, body);
-  run_as_processes(size, [&](int rank, Store& store) {
+  tests::run_as_processes(size, [&](int rank, Store& store) {
     body(*make_process_group(store, "group", rank, size, std::chrono::seconds(20)));
   });
 }

@@ -13,7 +13,7 @@
 #include "comm/memory/mapped_memory.h"
 #include "comm/memory/symmetric_buffer.h"
 #include "framework/base/error.h"
-#include "tests/comm/process_ranks.h"
+#include "tests/support/process_ranks.h"
 
 namespace lockstep::comm {
 namespace {
@@ -62,7 +62,7 @@ TEST(MappedMemoryTest, RefusesMemoryThatCouldEndInABusError) {
 
 // In processes of their own, which the limit and the signal would end.
 TEST(MappedMemoryTest, AFileSizeLimitIsAnErrorAndNoSignal) {
-  testing::run_as_processes(1, [](int, Store&) {
+  tests::run_as_processes(1, [](int, Store&) {
     const rlimit limit{1 << 20, RLIM_INFINITY};
     ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
     EXPECT_EQ(file_size_limit(), 1u << 20);

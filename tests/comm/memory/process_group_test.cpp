@@ -25,9 +25,9 @@ using testing::Caught;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using testing::ProcessRanks;
-using testing::run_as_processes;
 using testing::soon;
+using tests::ProcessRanks;
+using tests::run_as_processes;
 
 RankError late(int rank) {
   return RankError(rank, "late");

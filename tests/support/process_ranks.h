@@ -18,17 +18,18 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "comm/store/store.h"
 
-namespace lockstep::comm::testing {
+namespace lockstep::tests {
 
 class ProcessRanks {
  public:
-  using Body = std::function<void(int rank, Store& store)>;
+  using Body = std::function<void(int rank, comm::Store& store)>;
 
   // Exit codes of a child beside 0.
   static constexpr int failed = 1;
@@ -57,9 +58,9 @@ class ProcessRanks {
       children_.push_back({child, 0, false});
     }
     for (int rank = 0; rank < size; ++rank) close(theirs[static_cast<std::size_t>(rank)]);
-    server_ = std::make_unique<StoreServer>();
+    server_ = std::make_unique<comm::StoreServer>();
     for (int end : ours) server_->serve(end);
-    store_ = connect_store(theirs.back());
+    store_ = comm::connect_store(theirs.back());
   }
 
   ~ProcessRanks() {
@@ -72,9 +73,16 @@ class ProcessRanks {
   ProcessRanks(const ProcessRanks&) = delete;
   ProcessRanks& operator=(const ProcessRanks&) = delete;
 
-  Store& store() { return *store_; }  // the parent's own client
+  comm::Store& store() { return *store_; }  // the parent's own client
   pid_t pid(int rank) const { return children_[static_cast<std::size_t>(rank)].pid; }
   void kill(int rank, int signal) { ::kill(pid(rank), signal); }
+
+  // The wait status of a rank that has ended.
+  std::optional<int> status(int rank) {
+    Child& child = children_[static_cast<std::size_t>(rank)];
+    if (!child.ended) child.ended = waitpid(child.pid, &child.status, WNOHANG) == child.pid;
+    return child.ended ? std::optional(child.status) : std::nullopt;
+  }
 
   // Waits until every child has ended; kills those that have not after `limit`. Returns the wait
   // status of each rank (0: all well).
@@ -126,7 +134,7 @@ class ProcessRanks {
     int code = 0;
     const int failures_of_parent = failures();
     try {
-      const std::shared_ptr<Store> store = connect_store(socket);
+      const std::shared_ptr<comm::Store> store = comm::connect_store(socket);
       body(rank, *store);
       if (failures() != failures_of_parent) code = failed;
     } catch (const std::exception& error) {
@@ -138,8 +146,8 @@ class ProcessRanks {
   }
 
   std::vector<Child> children_;
-  std::unique_ptr<StoreServer> server_;
-  std::shared_ptr<Store> store_;
+  std::unique_ptr<comm::StoreServer> server_;
+  std::shared_ptr<comm::Store> store_;
 };
 
 // Runs `body` on `size` ranks that are processes; a failure of one is one of the test.
@@ -147,4 +155,4 @@ inline void run_as_processes(int size, const ProcessRanks::Body& body) {
   ProcessRanks(size, body).expect_success();
 }
 
-}  // namespace lockstep::comm::testing
+}  // namespace lockstep::tests
