@@ -28,27 +28,6 @@ std::string gpu_identity(int device) {
   return boot + " " + bus.data();
 }
 
-// NCCL would say no more than "invalid usage".
-void check_own_gpus(Store& store, const NcclPlace& place) {
-  const auto key = [&](int rank) { return fmt::format("{}/gpu/{}", place.prefix, rank); };
-  const std::string own = gpu_identity(place.device.index);
-  store.set(key(place.rank), own);
-  for (int r = 0; r < place.size; ++r) {
-    std::string theirs;
-    try {
-      theirs = store.get(key(r), place.start_timeout);
-    } catch (const StartupError&) {
-      throw StartupError(fmt::format("backend nccl: rank {} did not come within {:.1f} s", r,
-                                     std::chrono::duration<double>(place.start_timeout).count()));
-    }
-    if (r != place.rank && theirs == own)
-      throw StartupError(
-          fmt::format("backend nccl: ranks {} and {} are both on GPU {}; NCCL needs a GPU for each "
-                      "rank",
-                      std::min(r, place.rank), std::max(r, place.rank), place.device.index));
-  }
-}
-
 }  // namespace
 
 bool has_nccl() {
@@ -86,7 +65,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(Store& store, const NcclPla
     throw StartupError("backend nccl: there is no GPU: " + reason);
   device::check_cuda(cudaSetDevice(place.device.index), "cudaSetDevice",
                      {place.device.index, place.rank});
-  check_own_gpus(store, place);
+  require_own_gpus(store, place, gpu_identity(place.device.index));
   return std::make_unique<NcclCommunicator>(
       std::move(library), store, place, options,
       std::make_shared<FirstCause>(store, place.prefix + "/cause"));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace lockstep::comm {
@@ -11,6 +12,25 @@ constexpr std::chrono::microseconds poll_interval{100};
 constexpr std::chrono::seconds longest_flush{10};
 
 }  // namespace
+
+void require_own_gpus(Store& store, const NcclPlace& place, const std::string& gpu) {
+  const auto key = [&](int rank) { return fmt::format("{}/gpu/{}", place.prefix, rank); };
+  store.set(key(place.rank), gpu);
+  for (int r = 0; r < place.size; ++r) {
+    std::string theirs;
+    try {
+      theirs = store.get(key(r), place.start_timeout);
+    } catch (const StartupError&) {
+      throw StartupError(fmt::format("backend nccl: rank {} did not come within {:.1f} s", r,
+                                     std::chrono::duration<double>(place.start_timeout).count()));
+    }
+    if (r != place.rank && theirs == gpu)
+      throw StartupError(
+          fmt::format("backend nccl: ranks {} and {} are both on GPU {}; NCCL needs a GPU for each "
+                      "rank",
+                      std::min(r, place.rank), std::max(r, place.rank), place.device.index));
+  }
+}
 
 NcclComm::NcclComm(std::shared_ptr<const NcclLibrary> library, int rank, int size,
                    const ncclUniqueId& id, device::Deadline deadline)

@@ -8,10 +8,16 @@
 #include <optional>
 #include <string>
 
+#include "comm/nccl/nccl.h"
 #include "comm/nccl/nccl_library.h"
 #include "framework/device/stream.h"
 
 namespace lockstep::comm {
+
+// Collective: `gpu` is the same on two ranks exactly when they use the same one. StartupError names
+// two ranks that share a GPU, of which NCCL would say no more than "invalid usage", or a rank that
+// does not come.
+void require_own_gpus(Store& store, const NcclPlace& place, const std::string& gpu);
 
 // Thread-safe: abort() and failure() may come while another thread is in call().
 class NcclComm {

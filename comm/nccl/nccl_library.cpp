@@ -6,42 +6,50 @@
 namespace lockstep::comm {
 namespace {
 
-// The library of the toolkit's major version; the same interface since 2.14.
-constexpr const char* library_name = "libnccl.so.2";
+// Functions of one library.
+class Finder {
+ public:
+  explicit Finder(const char* file)
+      : file_(file), library_(dlopen(file, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) {
+    if (library_ == nullptr)
+      throw StartupError(fmt::format("backend nccl: the library is missing: {}", dlerror()));
+  }
 
-template <class Function>
-void find(void* library, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(library, name));
-  if (function == nullptr)
-    throw StartupError(
-        fmt::format("backend nccl: {} has no {}; it is too old", library_name, name));
-}
+  template <class Function>
+  void operator()(const char* name, Function& function) const {
+    function = reinterpret_cast<Function>(dlsym(library_, name));
+    if (function == nullptr)
+      throw StartupError(fmt::format("backend nccl: {} has no {}; it is too old", file_, name));
+  }
+
+ private:
+  const char* file_;
+  void* library_;
+};
 
 }  // namespace
 
-std::shared_ptr<const NcclLibrary> NcclLibrary::load() {
-  void* const library = dlopen(library_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr)
-    throw StartupError(fmt::format("backend nccl: the library is missing: {}", dlerror()));
+std::shared_ptr<const NcclLibrary> NcclLibrary::load(const char* file) {
+  const Finder find(file);
   auto nccl = std::make_shared<NcclLibrary>();
-  find(library, "ncclGetVersion", nccl->get_version);
-  find(library, "ncclGetUniqueId", nccl->get_unique_id);
-  find(library, "ncclCommInitRankConfig", nccl->comm_init_rank_config);
-  find(library, "ncclCommFinalize", nccl->comm_finalize);
-  find(library, "ncclCommDestroy", nccl->comm_destroy);
-  find(library, "ncclCommAbort", nccl->comm_abort);
-  find(library, "ncclCommGetAsyncError", nccl->comm_get_async_error);
-  find(library, "ncclGetErrorString", nccl->get_error_string);
-  find(library, "ncclGetLastError", nccl->get_last_error);
-  find(library, "ncclGroupStart", nccl->group_start);
-  find(library, "ncclGroupEnd", nccl->group_end);
-  find(library, "ncclAllReduce", nccl->all_reduce);
-  find(library, "ncclReduce", nccl->reduce);
-  find(library, "ncclReduceScatter", nccl->reduce_scatter);
-  find(library, "ncclAllGather", nccl->all_gather);
-  find(library, "ncclBroadcast", nccl->broadcast);
-  find(library, "ncclSend", nccl->send);
-  find(library, "ncclRecv", nccl->recv);
+  find("ncclGetVersion", nccl->get_version);
+  find("ncclGetUniqueId", nccl->get_unique_id);
+  find("ncclCommInitRankConfig", nccl->comm_init_rank_config);
+  find("ncclCommFinalize", nccl->comm_finalize);
+  find("ncclCommDestroy", nccl->comm_destroy);
+  find("ncclCommAbort", nccl->comm_abort);
+  find("ncclCommGetAsyncError", nccl->comm_get_async_error);
+  find("ncclGetErrorString", nccl->get_error_string);
+  find("ncclGetLastError", nccl->get_last_error);
+  find("ncclGroupStart", nccl->group_start);
+  find("ncclGroupEnd", nccl->group_end);
+  find("ncclAllReduce", nccl->all_reduce);
+  find("ncclReduce", nccl->reduce);
+  find("ncclReduceScatter", nccl->reduce_scatter);
+  find("ncclAllGather", nccl->all_gather);
+  find("ncclBroadcast", nccl->broadcast);
+  find("ncclSend", nccl->send);
+  find("ncclRecv", nccl->recv);
   return nccl;
 }
 

@@ -11,8 +11,10 @@
 namespace lockstep::comm {
 
 struct NcclLibrary {
+  // The library of the toolkit's major version; the same interface since 2.14.
+  static constexpr const char* file_name = "libnccl.so.2";
   // StartupError where the library is missing or lacks a function. Never unloaded.
-  static std::shared_ptr<const NcclLibrary> load();
+  static std::shared_ptr<const NcclLibrary> load(const char* file = file_name);
 
   decltype(&::ncclGetVersion) get_version;
   decltype(&::ncclGetUniqueId) get_unique_id;
