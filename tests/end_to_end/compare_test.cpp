@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "comm/gloo/gloo.h"
 #include "tests/end_to_end/sandbox.h"
 
 namespace lockstep::tests {
@@ -36,6 +37,23 @@ TEST(Compare, ShowsAlgorithmsSideBySide) {
   EXPECT_EQ(document["contenders"][0]["first_different_step"], 0);
   // Three ranks: the ring sums in another order than the order of the ranks.
   EXPECT_GT(document["contenders"][1]["first_different_step"].get<int>(), 0);
+}
+
+TEST(Compare, ShowsBackendsByTheAlgorithmsThatTheyOffer) {
+  if (!comm::has_gloo()) GTEST_SKIP() << "Gloo is not in this build";
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run({train_program, "compare", "--config", "config.yaml", "--gpus", "3", "--backends",
+                   "ring,gloo", "--algorithms", "two_shot,bcube", "--steps", "8", "--rounds", "1"});
+  ASSERT_EQ(end.exit_code, 0) << end.output;
+  const auto document = comparison(sandbox, end);
+  ASSERT_EQ(document["contenders"].size(), 2u);
+  EXPECT_EQ(document["contenders"][0]["algorithm"], "two_shot");
+  EXPECT_EQ(document["contenders"][1]["algorithm"], "bcube");
+  const auto unknown = sandbox.run({train_program, "compare", "--config", "config.yaml", "--gpus",
+                                    "2", "--algorithms", "three_shot"});
+  EXPECT_EQ(unknown.exit_code, 2);
+  EXPECT_THAT(unknown.output, AllOf(HasSubstr("three_shot"), HasSubstr("two_shot")));
 }
 
 TEST(Compare, TellsWhyARunFailed) {

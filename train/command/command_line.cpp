@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "comm/backend.h"
 #include "framework/base/error.h"
 #include "framework/base/option.h"
 #include "train/config/scalar.h"
@@ -40,23 +41,48 @@ Override parse_set(const std::string& text) {
   return {text.substr(0, equals), text.substr(equals + 1), "--set " + text};
 }
 
-std::int64_t parse_count(const std::string& name, const std::string& text) {
+std::int64_t parse_integer(const std::string& name, const std::string& text,
+                           const base::Range& range) {
   const OptionSpec spec{.name = name,
                         .kind = base::OptionKind::integer,
                         .default_value = {},
                         .doc = {},
-                        .range = base::at_least(1)};
-  return std::get<std::int64_t>(base::checked(spec, read_plain_scalar(text)));
+                        .range = range};
+  base::OptionValue value = read_plain_scalar(text);
+  // Shown as it was typed, and not 99999999999999999999 as 1e+20.
+  if (std::holds_alternative<double>(value)) value = text;
+  return std::get<std::int64_t>(base::checked(spec, value));
+}
+
+std::int64_t parse_count(const std::string& name, const std::string& text) {
+  return parse_integer(name, text, base::at_least(1));
 }
 
 int parse_workers(const std::string& text) {
-  const OptionSpec spec{.name = "--gpus",
-                        .kind = base::OptionKind::integer,
-                        .default_value = {},
-                        .doc = {},
-                        .range = base::between(1, most_workers)};
-  const base::OptionValue workers = base::checked(spec, read_plain_scalar(text));
-  return static_cast<int>(std::get<std::int64_t>(workers));
+  return static_cast<int>(parse_integer("--gpus", text, base::between(1, most_workers)));
+}
+
+// Each backend by each of the algorithms that it offers, by "auto" where it offers none of them.
+// Backends that there are not fail when they are run, which the comparison shows.
+std::vector<Contender> contenders_of(const std::vector<std::string>& backends,
+                                     const std::vector<std::string>& algorithms) {
+  const auto contains = [](const auto& list, const std::string& name) {
+    return std::find(list.begin(), list.end(), name) != list.end();
+  };
+  for (const std::string& algorithm : algorithms)
+    if (const auto known = comm::algorithm_words(); !contains(known, algorithm))
+      throw ConfigError(fmt::format("--algorithms: found {}, expected some of {}", algorithm,
+                                    fmt::join(known, ", ")));
+  std::vector<Contender> all;
+  for (const std::string& name : backends) {
+    const std::size_t before = all.size();
+    for (const comm::Backend& backend : comm::backends())
+      for (const std::string& algorithm : algorithms)
+        if (backend.name == name && contains(backend.algorithms, algorithm))
+          all.push_back({name, algorithm});
+    if (all.size() == before) all.push_back({name, "auto"});
+  }
+  return all;
 }
 
 class Parser {
@@ -97,7 +123,9 @@ class Parser {
     compare_->add_option("--backends", backends_, "Which to compare, such as ring,gloo,mpi")
         ->delimiter(',')
         ->type_name("NAME,...");
-    compare_->add_option("--algorithms", algorithms_, "Of the ring backend, such as two_shot,ring")
+    compare_
+        ->add_option("--algorithms", algorithms_,
+                     "Of those backends that offer them, such as two_shot,bcube")
         ->delimiter(',')
         ->type_name("NAME,...");
     compare_->add_option("--steps", steps_, "Updates of each run")->type_name("N");
@@ -180,13 +208,7 @@ class Parser {
     comparison_.workers = parse_workers(workers_);
     comparison_.steps = parse_count("--steps", steps_);
     comparison_.rounds = static_cast<int>(parse_count("--rounds", rounds_));
-    for (const std::string& backend : backends_) {
-      if (backend != "ring")
-        comparison_.contenders.push_back({backend, "auto"});
-      else
-        for (const std::string& algorithm : algorithms_)
-          comparison_.contenders.push_back({backend, algorithm});
-    }
+    comparison_.contenders = contenders_of(backends_, algorithms_);
     return comparison_;
   }
 
