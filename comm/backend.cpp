@@ -25,6 +25,11 @@ std::string nothing_missing() {
   return {};
 }
 
+HostMap hosts_of(const BackendPlace& place, const std::string& prefix) {
+  return exchange_hosts(place.store, prefix, place.rank, place.size,
+                        place.host.empty() ? this_host() : place.host, place.start_timeout);
+}
+
 // Joins the ranks of each host; `across` connects all.
 std::unique_ptr<Transport> connect_hierarchical(const BackendPlace& place,
                                                 std::chrono::milliseconds timeout,
@@ -48,7 +53,7 @@ std::unique_ptr<Transport> connect_hierarchical(const BackendPlace& place,
   }
 }
 
-Backend ring() {
+Backend own_ring() {
   return {.name = "ring",
           .summary = "the project's own, for ranks of one host",
           .algorithms = {"auto", "ring", "two_shot", "one_shot", "halving_doubling",
@@ -176,7 +181,7 @@ void check_choice(const Backend& backend, const BackendWish& wish) {
 
 std::span<const Backend> backends() {
   static const std::vector<Backend> all = {
-      ring(), nccl(), gloo(), mpi(), hierarchical(gloo()), hierarchical(mpi())};
+      own_ring(), nccl(), gloo(), mpi(), hierarchical(gloo()), hierarchical(mpi())};
   return all;
 }
 
@@ -205,18 +210,29 @@ std::vector<std::string> algorithm_words() {
   return words;
 }
 
+BackendChoice choose_automatically(const BackendWish& wish, std::span<const Backend> backends) {
+  const auto serves = [&](std::string_view name) {
+    return std::any_of(backends.begin(), backends.end(), [&](const Backend& backend) {
+      return backend.name == name && backend.built_in && contains(backend.devices, wish.device);
+    });
+  };
+  const std::string several = fmt::format("are on {} hosts", wish.hosts);
+  if (wish.device == DeviceKind::cpu) {
+    if (wish.hosts > 1) return {"ring+gloo", "auto: the workers " + several};
+    return {"ring", "auto: the workers are on the CPUs of one host and share its memory"};
+  }
+  if (wish.hosts > 1) return {"nccl", "auto: the GPUs " + several};
+  if (wish.workers > 1 && !wish.gpus_have_peer_access)
+    return {"nccl", "auto: the GPUs cannot address each other's memory"};
+  if (serves("ring")) return {"ring", "auto: the GPUs of one host address each other's memory"};
+  return {"nccl", "auto: the ring of this build does not serve GPUs"};
+}
+
 BackendChoice choose_backend(const BackendWish& wish) {
-  if (wish.backend != "auto") {
-    check_choice(find_backend(wish.backend), wish);
-    return {wish.backend, "as asked for"};
-  }
-  for (const Backend& backend : backends()) {
-    if (!backend.built_in || !contains(backend.devices, wish.device)) continue;
-    check_choice(backend, wish);
-    return {backend.name, wish.device == DeviceKind::cpu ? "the ranks are on the CPUs of one host"
-                                                         : "the ranks are on GPUs"};
-  }
-  throw StartupError("comm.backend: auto found no backend in this build that serves the device");
+  const BackendChoice choice = wish.backend == "auto" ? choose_automatically(wish, backends())
+                                                      : BackendChoice{wish.backend, "as asked for"};
+  check_choice(find_backend(choice.name), wish);
+  return choice;
 }
 
 }  // namespace lockstep::comm

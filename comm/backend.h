@@ -66,6 +66,10 @@ struct BackendWish {
   std::string algorithm = "auto";  // comm.algorithm
   DeviceKind device = DeviceKind::cpu;
   bool ranks_are_threads = false;
+  int workers = 1;
+  int hosts = 1;  // that the workers are on
+  // Whether every worker's GPU can address the memory of every other's on its host.
+  bool gpus_have_peer_access = true;
 };
 
 struct BackendChoice {
@@ -74,8 +78,14 @@ struct BackendChoice {
 };
 
 // Throws ConfigError where the backend is unknown, not in this build, or lacks the algorithm, and
-// StartupError where it cannot work here; both say what is there. "auto" is never a silent second
-// choice: it takes the first row of the table that serves the device, and says why.
+// StartupError where it cannot work here; both say what is there.
+//
+// "auto" depends on the workers' places alone, never on what happens to be missing: the ring where
+// they address each other's memory, nccl for GPUs that do not or are on several hosts, ring+gloo
+// for CPUs of several hosts. Where that backend is not there it throws.
 BackendChoice choose_backend(const BackendWish& wish);
+
+// What "auto" comes to in a program with these backends.
+BackendChoice choose_automatically(const BackendWish& wish, std::span<const Backend> backends);
 
 }  // namespace lockstep::comm

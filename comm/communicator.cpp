@@ -60,7 +60,7 @@ void Work::wait_on(Stream& stream) const {
 }
 
 Work::Times Work::times() const {
-  return state_ ? state_->times() : Times{};
+  return state_ ? state_->times() : times_;
 }
 
 bool Capabilities::reduces(DType dtype, ReduceOp op) const {

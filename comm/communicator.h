@@ -92,6 +92,7 @@ class Work {
 
   Work() = default;  // done, without error
   explicit Work(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  explicit Work(Times times) : times_(times) {}  // done, without error: what ran inside the call
 
   bool done() const;
   // The host waits until it is done; throws what the collective failed with. The collective's own
@@ -104,6 +105,7 @@ class Work {
 
  private:
   std::shared_ptr<const State> state_;
+  Times times_;  // where there is no state
 };
 
 struct Capabilities {
@@ -130,6 +132,9 @@ struct CommunicatorOptions {
   std::string tuning = {};  // comm.tuning: what "auto" means to the ring backend; empty: built in
   AgreementCheck check = AgreementCheck::every;  // comm.check
   schedule::Recorder* recorder = nullptr;        // of the steps of the ring backend's algorithms
+  // Called on another thread when a collective has passed its timeout and the backend cannot end
+  // it (see Capabilities::survives_loss): somebody outside has to end this rank.
+  std::function<void(const RankError&)> on_stuck = nullptr;
 };
 
 class Communicator {

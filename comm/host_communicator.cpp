@@ -137,12 +137,18 @@ Work HostCommunicator::submit(CollectiveKind kind, Range data, Stream& stream, T
   call.receive = receive;
   check_arguments(call, *this);
   call.signature.sequence = next_sequence_++;
-  auto work = std::make_shared<HostWork>();
   if (stream.is_inline()) {
-    run(call, *work);
-  } else {
-    stream.enqueue([this, call, work]() mutable { run(call, *work); });
+    const Work::Times times = run(call);
+    if (!failure_) return Work(times);  // nobody waits, so it needs no state
+    auto work = std::make_shared<HostWork>();
+    work->finish(times, failure_);
+    return Work(std::move(work));
   }
+  auto work = std::make_shared<HostWork>();
+  stream.enqueue([this, call, work]() mutable {
+    const Work::Times times = run(call);
+    work->finish(times, failure_);
+  });
   return Work(std::move(work));
 }
 
@@ -151,13 +157,13 @@ void HostCommunicator::start_clock(Collective& call, device::Clock::time_point n
   call.deadline = now + options_.timeout;
 }
 
-void HostCommunicator::run(Collective& call, HostWork& work) {
+Work::Times HostCommunicator::run(Collective& call) {
   Work::Times times;
   times.start = device::Clock::now();
   start_clock(call, times.start);
   guarded(call, [&] { dispatch(call); });
   times.end = device::Clock::now();
-  work.finish(times, failure_);
+  return times;
 }
 
 template <class Body>

@@ -65,7 +65,7 @@ class HostCommunicator : public Communicator {
   Work submit(CollectiveKind kind, Range data, Stream& stream, Tag tag, ReduceOp op = ReduceOp::sum,
               int root = -1, Range receive = {});
   void start_clock(Collective& call, device::Clock::time_point now) const;
-  void run(Collective& call, HostWork& work);
+  Work::Times run(Collective& call);
   void dispatch(const Collective& call);
   // Calls `body`, once the communicator is whole; remembers what it throws.
   template <class Body>

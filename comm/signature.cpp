@@ -30,6 +30,7 @@ std::string list_ranks(std::span<const Signature> by_rank, const Signature& want
 }  // namespace
 
 std::string to_string(const Signature& signature) {
+  if (signature.sequence == leaving) return "nothing more (it leaves the group)";
   std::vector<std::string> details;
   if (signature.tag != no_tag) details.push_back(fmt::format("bucket {}", signature.tag));
   if (moves_data(signature.kind))

@@ -25,6 +25,9 @@ struct Signature {
   bool operator==(const Signature&) const = default;
 };
 
+// In the place of the sequence number: the rank makes no further call, it leaves the group.
+inline constexpr std::uint64_t leaving = ~std::uint64_t{0};
+
 // "all_reduce number 17 (bucket 3, 1000 float32, sum)".
 std::string to_string(const Signature& signature);
 

@@ -488,6 +488,8 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
   const auto context = device::make_cpu_context(threads);
   const auto start_timeout = milliseconds(config.comm.start_timeout);
   HostStorage storage(worker.join("data", start_timeout), milliseconds(config.comm.timeout));
+  comm::CommunicatorOptions collective_options = communicator_options(config);
+  collective_options.on_stuck = [&](const RankError& error) { worker.report_failure(error); };
   const auto communicator =
       comm::find_backend(config.comm.backend)
           .make({.rank = worker.rank(),
@@ -500,7 +502,7 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
                  .interface = config.comm.interface,
                  .start_timeout = start_timeout,
                  .host = imitated_host(config, worker.rank())},
-                communicator_options(config));
+                collective_options);
   log_arrival(config, options, *communicator, threads, log);
   const auto end_waits = [&](int rank, const std::string& cause) {
     communicator->abort(rank, cause);

@@ -124,7 +124,7 @@ void HierarchicalTransport::between_hosts(Body&& body) {
   try {
     body();
   } catch (const TransportError& error) {
-    // A rank that is late may itself be waiting for another one of its host, so none is blamed.
+    // As within a host.
     const bool known = error.kind() == Kind::lost && error.rank() >= 0;
     const auto members = hosts_.ranks_of_lane(hosts_.place_of(rank()));
     throw TransportError(error.kind(), known ? members[static_cast<std::size_t>(error.rank())] : -1,

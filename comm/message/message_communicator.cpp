@@ -12,9 +12,6 @@ namespace {
 // A rank that has lost a connection waits this long for somebody who knows why.
 constexpr std::chrono::milliseconds patience_for_cause{1000};
 
-// Says in the place of a call's sequence number that the rank leaves.
-constexpr std::uint64_t leaving = ~std::uint64_t{0};
-
 bool is_narrow(DType dtype) {
   return dtype == DType::bfloat16 || dtype == DType::float16;
 }
@@ -24,9 +21,11 @@ bool is_narrow(DType dtype) {
 MessageCommunicator::MessageCommunicator(std::unique_ptr<Transport> transport, Store& store,
                                          const std::string& prefix,
                                          const CommunicatorOptions& options,
-                                         std::chrono::milliseconds start_timeout)
+                                         std::chrono::milliseconds start_timeout,
+                                         std::unique_ptr<Group> host)
     : MessageCommunicator(std::move(transport), store, prefix, options,
-                          std::make_shared<FirstCause>(store, prefix + "/cause")) {
+                          std::make_shared<FirstCause>(store, prefix + "/cause"), std::move(host),
+                          device::Clock::now() + start_timeout) {
   if (size() == 1) return;
   try {
     transport_->exchange(signatures_, device::Clock::now() + start_timeout, look_around());
@@ -39,22 +38,34 @@ MessageCommunicator::MessageCommunicator(std::unique_ptr<Transport> transport, S
 MessageCommunicator::MessageCommunicator(std::unique_ptr<Transport> transport, Store& store,
                                          const std::string& prefix,
                                          const CommunicatorOptions& options,
-                                         std::shared_ptr<FirstCause> cause)
+                                         std::shared_ptr<FirstCause> cause,
+                                         std::unique_ptr<Group> host, device::Deadline deadline)
     : HostCommunicator(options),
       transport_(std::move(transport)),
       store_(store),
       prefix_(prefix),
+      host_(std::move(host)),
       cause_(std::move(cause)),
+      roll_call_(store, prefix, transport_->rank(), transport_->size()),
       capabilities_(capabilities_of(*transport_)),
       signatures_(static_cast<std::size_t>(transport_->size())) {
-  cause_->on_offer([this](const RankError&) { transport_->end_waits(); });
+  if (host_) meeting_.emplace(*host_, deadline);
+  cause_->on_offer([this](const RankError& error) {
+    transport_->end_waits();
+    if (host_) host_->abort(error.rank(), error.what());
+  });
+  if (!transport_->can_end_waits() && options.on_stuck)
+    watch_.emplace(roll_call_, options.on_stuck);
 }
 
 MessageCommunicator::~MessageCommunicator() {
   if (size() > 1 && !cause_->heard()) {
     try {
-      signatures_[static_cast<std::size_t>(rank())] = {.sequence = leaving};
-      transport_->exchange(signatures_, device::Clock::now() + options().timeout, look_around());
+      meet({.signature = {.sequence = leaving},
+            .data = {},
+            .receive = {},
+            .timeout = options().timeout,
+            .deadline = device::Clock::now() + options().timeout});
     } catch (const std::exception&) {
       // The others have failed or left; whatever was asked for here is done.
     }
@@ -95,12 +106,9 @@ bool MessageCommunicator::wants_check(const Signature& signature) {
 }
 
 void MessageCommunicator::meet(const Collective& call) {
+  if (meeting_) return meeting_->meet(call);
   signatures_[static_cast<std::size_t>(rank())] = call.signature;
   transport_->exchange(signatures_, call.deadline, look_around());
-  for (std::size_t r = 0; r < signatures_.size(); ++r)
-    if (signatures_[r].sequence == leaving)
-      throw RankError(static_cast<int>(r),
-                      fmt::format("rank {} has left before {}", r, to_string(call.signature)));
   check_agreement(signatures_);
 }
 
@@ -108,6 +116,7 @@ template <class Move>
 void MessageCommunicator::perform(const Collective& call, Move&& move) {
   if (const auto cause = cause_->heard()) throw *cause;
   std::string_view verb = "arrive at";
+  const StuckWatch::Guard guard(watch_, call);
   try {
     if (wants_check(call.signature)) meet(call);
     verb = "finish";
@@ -144,9 +153,10 @@ void MessageCommunicator::perform_reduction(const Collective& call, const Slice&
 void MessageCommunicator::throw_cause_of(const TransportError& error, const Collective& call,
                                          std::string_view verb) {
   const bool is_late = error.kind() == TransportError::Kind::late;
+  roll_call_.answer(call.signature.sequence);  // another rank may be asking who is there
   if (const auto cause = cause_->find(is_late ? std::chrono::milliseconds(0) : patience_for_cause))
     throw *cause;
-  if (is_late) throw late(call, error.rank(), verb);
+  if (is_late) throw overdue(roll_call_, call, error.rank(), verb);
   const std::string who =
       error.rank() < 0 ? std::string("some rank") : fmt::format("rank {}", error.rank());
   throw RankError(error.rank(), fmt::format("the connection to {} was lost in {}: {}", who,
@@ -198,6 +208,7 @@ std::unique_ptr<Communicator> MessageCommunicator::do_split(const Collective& ca
   wishes[static_cast<std::size_t>(rank())] = {color, key};
   std::vector<int> members;
   std::unique_ptr<Transport> part;
+  std::unique_ptr<Group> host;
   const std::string prefix = fmt::format("{}/split{}.{}", prefix_, call.signature.sequence, color);
   perform(call, [] {});
   try {
@@ -209,6 +220,7 @@ std::unique_ptr<Communicator> MessageCommunicator::do_split(const Collective& ca
       return wishes[static_cast<std::size_t>(a)].key < wishes[static_cast<std::size_t>(b)].key;
     });
     part = transport_->split(members, store_, prefix, call.deadline);
+    if (host_) host = host_->split(color, key, call.deadline);
     if (part) {
       std::vector<Signature> meeting(members.size());
       part->exchange(meeting, call.deadline, look_around());
@@ -218,7 +230,8 @@ std::unique_ptr<Communicator> MessageCommunicator::do_split(const Collective& ca
   }
   if (!part) return nullptr;
   return std::unique_ptr<Communicator>(new MessageCommunicator(
-      std::move(part), store_, prefix, options(), cause_->make_part(prefix + "/cause")));
+      std::move(part), store_, prefix, options(), cause_->make_part(prefix + "/cause"),
+      std::move(host), call.deadline));
 }
 
 }  // namespace lockstep::comm

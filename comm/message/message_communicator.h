@@ -2,26 +2,33 @@
 //
 // Before a call touches data the ranks exchange what they were asked to do (comm.check: every), so
 // that they find out when they disagree or one of them does not come; with "plan" only for calls
-// that this communicator has not seen yet, with "off" never. 16-bit floats travel as float in
+// that this communicator has not seen yet, with "off" never. They do so in shared memory where all
+// are on one host, and by messages otherwise. 16-bit floats travel as float in
 // reductions, twice the bytes: these libraries have no accumulator of another type than the data's.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
 
 #include "comm/message/first_cause.h"
+#include "comm/message/roll_call.h"
 #include "comm/message/transport.h"
+#include "comm/ring/cpu/exchange.h"
 
 namespace lockstep::comm {
 
 class MessageCommunicator final : public HostCommunicator {
  public:
   // Collective: returns when all ranks have come. `prefix` is this group's own in the store, which
-  // outlives this. StartupError where a rank does not come within `start_timeout`.
+  // outlives this. `host`: where all ranks share memory they meet there, which takes a few
+  // microseconds, and not by messages. StartupError where a rank does not come within
+  // `start_timeout`.
   MessageCommunicator(std::unique_ptr<Transport> transport, Store& store, const std::string& prefix,
-                      const CommunicatorOptions& options, std::chrono::milliseconds start_timeout);
+                      const CommunicatorOptions& options, std::chrono::milliseconds start_timeout,
+                      std::unique_ptr<Group> host = nullptr);
   // Waits for the other ranks unless the group has failed: one that leaves earlier would break the
   // connections of those that still use them.
   ~MessageCommunicator() override;
@@ -37,7 +44,8 @@ class MessageCommunicator final : public HostCommunicator {
 
  private:
   MessageCommunicator(std::unique_ptr<Transport> transport, Store& store, const std::string& prefix,
-                      const CommunicatorOptions& options, std::shared_ptr<FirstCause> cause);
+                      const CommunicatorOptions& options, std::shared_ptr<FirstCause> cause,
+                      std::unique_ptr<Group> host, device::Deadline deadline);
 
   static Capabilities capabilities_of(const Transport& transport);
 
@@ -67,7 +75,11 @@ class MessageCommunicator final : public HostCommunicator {
   std::unique_ptr<Transport> transport_;
   Store& store_;
   std::string prefix_;
+  std::unique_ptr<Group> host_;  // of all ranks; nullptr where they share no memory
+  std::optional<ring::Exchange> meeting_;
   std::shared_ptr<FirstCause> cause_;
+  RollCall roll_call_;
+  std::optional<StuckWatch> watch_;  // where nothing else can tell of a call without an end
   Capabilities capabilities_;
   std::vector<Signature> signatures_;
   std::unordered_set<std::uint64_t> checked_;  // hashes of calls; for comm.check: plan

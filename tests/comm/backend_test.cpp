@@ -33,10 +33,49 @@ TEST(Backends, AreListedWhetherBuiltInOrNot) {
   }
 }
 
-TEST(Backends, AutoIsTheRingOnTheCpuAndSaysWhy) {
-  const BackendChoice choice = choose_backend({});
-  EXPECT_EQ(choice.name, "ring");
-  EXPECT_THAT(choice.reason, HasSubstr("one host"));
+// A program whose ring serves both kinds of device, or CPUs alone.
+std::vector<Backend> made_up(std::vector<DeviceKind> of_ring) {
+  std::vector<Backend> all(2);
+  all[0].name = "ring";
+  all[0].devices = std::move(of_ring);
+  all[1].name = "nccl";
+  all[1].devices = {DeviceKind::cuda};
+  return all;
+}
+
+TEST(Backends, AutoGoesByWhereTheWorkersAreAndSaysWhy) {
+  const auto both = made_up({DeviceKind::cpu, DeviceKind::cuda});
+  struct Case {
+    BackendWish wish;
+    std::string name, reason;
+  };
+  const std::vector<Case> cases = {
+      {{.workers = 4}, "ring", "CPUs of one host"},
+      {{.workers = 4, .hosts = 2}, "ring+gloo", "2 hosts"},
+      {{.device = DeviceKind::cuda, .workers = 4}, "ring", "address each other's memory"},
+      {{.device = DeviceKind::cuda, .workers = 4, .gpus_have_peer_access = false},
+       "nccl",
+       "cannot address"},
+      {{.device = DeviceKind::cuda, .workers = 4, .hosts = 2}, "nccl", "2 hosts"},
+      // One GPU has nobody to reach.
+      {{.device = DeviceKind::cuda, .workers = 1, .gpus_have_peer_access = false}, "ring", "GPUs"},
+  };
+  for (const Case& c : cases) {
+    const BackendChoice choice = choose_automatically(c.wish, both);
+    EXPECT_EQ(choice.name, c.name);
+    EXPECT_THAT(choice.reason, AllOf(HasSubstr("auto"), HasSubstr(c.reason)));
+  }
+}
+
+TEST(Backends, AutoLeavesGpusToNcclWhereTheRingDoesNotServeThem) {
+  const BackendChoice choice =
+      choose_automatically({.device = DeviceKind::cuda, .workers = 2}, made_up({DeviceKind::cpu}));
+  EXPECT_EQ(choice.name, "nccl");
+  EXPECT_THAT(choice.reason, HasSubstr("does not serve GPUs"));
+}
+
+TEST(Backends, AutoOfThisProgramIsTheRingOnTheCpu) {
+  EXPECT_EQ(choose_backend({.workers = 3}).name, "ring");
 }
 
 // COLL-3

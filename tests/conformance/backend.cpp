@@ -13,6 +13,18 @@
 
 namespace lockstep::tests {
 
+comm::BackendPlace place_of(Rank& rank, std::optional<std::string> interface) {
+  return {.rank = rank.index(),
+          .size = rank.size(),
+          .device = {},
+          .store = rank.store(),
+          .join = [&rank](const std::string& name, int index,
+                          int size) { return rank.join(name, index, size); },
+          .prefix = "comm",
+          .interface = std::move(interface),
+          .start_timeout = std::chrono::seconds(30)};
+}
+
 namespace {
 
 // What the launcher does for a run over MPI.
@@ -49,22 +61,13 @@ Backend form_of(const comm::Backend& backend, RankKind kind) {
               is_hierarchical(backend) ? std::vector<std::string>{"auto"} : backend.algorithms,
           .make = [&backend](Rank& rank, const comm::CommunicatorOptions& options) {
             if (backend.takes_mpi_seats) start_mpi_job(rank);
-            return backend.make({.rank = rank.index(),
-                                 .size = rank.size(),
-                                 .device = {},
-                                 .store = rank.store(),
-                                 .join = [&](const std::string& name, int index,
-                                             int size) { return rank.join(name, index, size); },
-                                 .prefix = "comm",
-                                 .interface = std::nullopt,
-                                 .start_timeout = std::chrono::seconds(30),
-                                 .host = host_of(rank.index())},
-                                options);
+            comm::BackendPlace place = place_of(rank);
+            if (is_hierarchical(backend)) place.host = host_of(rank.index());
+            return backend.make(place, options);
           }};
 }
 
-// Threads share an address space, which makes another backend of the ring; Gloo does not care, and
-// MPI cannot.
+// Ranks of both kinds where the backend takes both.
 std::vector<Backend> backends_of_this_build() {
   std::vector<Backend> all;
   for (const comm::Backend& backend : comm::backends()) {
@@ -75,7 +78,7 @@ std::vector<Backend> backends_of_this_build() {
                  backend.built_in ? "for other devices or missing" : "not in this build");
       continue;
     }
-    if (backend.name == "ring") all.push_back(form_of(backend, RankKind::threads));
+    if (backend.ranks_can_be_threads) all.push_back(form_of(backend, RankKind::threads));
     all.push_back(form_of(backend, RankKind::processes));
   }
   return all;
@@ -101,6 +104,27 @@ std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds) {
   for (const Backend& backend : backends())
     for (const int world : worlds) result.push_back({&backend, "auto", world});
   return result;
+}
+
+namespace {
+
+// Of the hierarchical ones' worlds, one has hosts of unequal size and one of equal size.
+bool is_quick(const Form& form) {
+  return form.backend->name.starts_with("ring_threads") ||
+         form.backend->name.starts_with("ring_processes") || form.world == 1 || form.world == 3 ||
+         form.world == 4;
+}
+
+}  // namespace
+
+std::vector<Form> quick(std::vector<Form> forms) {
+  std::erase_if(forms, [](const Form& form) { return !is_quick(form); });
+  return forms;
+}
+
+std::vector<Form> slow(std::vector<Form> forms) {
+  std::erase_if(forms, is_quick);
+  return forms;
 }
 
 std::unique_ptr<comm::Communicator> make_communicator(const Form& form, Rank& rank,

@@ -4,14 +4,18 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/backend.h"
 #include "tests/support/local_ranks.h"
 
 namespace lockstep::tests {
+
+// Where the communicator of a rank is made; the rank outlives it.
+comm::BackendPlace place_of(Rank& rank, std::optional<std::string> interface = std::nullopt);
 
 struct Backend {
   std::string name;  // also of test cases: "ring_threads"
@@ -31,6 +35,10 @@ struct Form {
 
 // Every backend with every algorithm and every one of `worlds`.
 std::vector<Form> forms_of_worlds(const std::vector<int>& worlds);
+// Of those, what runs in every build, and what is left for the slow tests: other backends than the
+// ring take most of a test's time to start, so three worlds stand for all.
+std::vector<Form> quick(std::vector<Form> forms);
+std::vector<Form> slow(std::vector<Form> forms);
 // The same, by "auto" alone.
 std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds);
 inline const std::vector<int> all_worlds = {1, 2, 3, 4, 5, 6, 7, 8, 9};

@@ -102,10 +102,17 @@ TEST_P(OtherCollectives, MovedDataIsEqual) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, AllReduce, testing::ValuesIn(forms_of_worlds(all_worlds)),
+INSTANTIATE_TEST_SUITE_P(Conformance, AllReduce,
+                         testing::ValuesIn(quick(forms_of_worlds(all_worlds))),
+                         [](const auto& form) { return name_of(form.param); });
+INSTANTIATE_TEST_SUITE_P(SlowConformance, AllReduce,
+                         testing::ValuesIn(slow(forms_of_worlds(all_worlds))),
                          [](const auto& form) { return name_of(form.param); });
 INSTANTIATE_TEST_SUITE_P(Conformance, OtherCollectives,
-                         testing::ValuesIn(auto_forms_of_worlds(all_worlds)),
+                         testing::ValuesIn(quick(auto_forms_of_worlds(all_worlds))),
+                         [](const auto& form) { return name_of(form.param); });
+INSTANTIATE_TEST_SUITE_P(SlowConformance, OtherCollectives,
+                         testing::ValuesIn(slow(auto_forms_of_worlds(all_worlds))),
                          [](const auto& form) { return name_of(form.param); });
 
 }  // namespace

@@ -279,6 +279,29 @@ TEST_P(Faults, ArgumentsThatMakeNoSenseAreRefusedAtOnce) {
   });
 }
 
+// COLL-3. What a backend does not say that it offers is refused by name, before anything travels.
+TEST_P(Faults, WhatIsNotOfferedIsRefused) {
+  run_form(GetParam(), [&](Rank& rank) {
+    const auto communicator = make_communicator(GetParam(), rank);
+    const auto stream = device::make_inline_stream();
+    std::vector<double> memory(4);
+    for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16,
+                              DType::int32, DType::int64, DType::uint8})
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min}) {
+        const bool offered = communicator->capabilities().reduces(dtype, op);
+        try {
+          communicator->all_reduce({memory.data(), 4, dtype}, op, *stream).wait();
+          if (!offered) throw std::runtime_error("took what it does not offer");
+        } catch (const UsageError& error) {
+          const std::string text = error.what();
+          if (offered || text.find(communicator->backend()) == text.npos ||
+              text.find(comm::name_of(op)) == text.npos)
+            throw std::runtime_error("refused with: " + text);
+        }
+      }
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Conformance, Faults, testing::ValuesIn(forms_of_worlds({4})),
                          [](const auto& form) { return name_of(form.param); });
 

@@ -172,7 +172,9 @@ TEST_P(Order, AveragesBeyondTheRangeOfTheirSums) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, Order, testing::ValuesIn(forms_of_worlds({3, 8})),
+INSTANTIATE_TEST_SUITE_P(Conformance, Order, testing::ValuesIn(quick(forms_of_worlds({3, 8}))),
+                         [](const auto& form) { return name_of(form.param); });
+INSTANTIATE_TEST_SUITE_P(SlowConformance, Order, testing::ValuesIn(slow(forms_of_worlds({3, 8}))),
                          [](const auto& form) { return name_of(form.param); });
 
 }  // namespace

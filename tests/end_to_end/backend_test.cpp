@@ -1,15 +1,18 @@
 // The same training over every backend, and what a user sees when one of them cannot go on.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <set>
 #include <thread>
 
 #include "comm/backend.h"
+#include "comm/gloo/gloo.h"
 #include "tests/end_to_end/sandbox.h"
 #include "tests/end_to_end/surroundings.h"
 
@@ -90,6 +93,20 @@ TEST_P(OverBackend, ARankThatStallsIsNamed) {
   EXPECT_THAT(end.last_line, HasSubstr("rank 1 did not arrive"));
 }
 
+// Frozen wherever it happens to be, in the middle of a collective too.
+TEST_P(OverBackend, AFrozenWorkerIsNamed) {
+  const Sandbox sandbox;
+  Program program(train(sandbox, 4, {"train.epochs=100000", "comm.timeout=2"}), sandbox.options());
+  program.wait_for_output("epoch 2/100000 done");
+  kill(program.worker(2), SIGSTOP);
+  const auto frozen_at = std::chrono::steady_clock::now();
+  const auto end = program.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - frozen_at, std::chrono::seconds(12));
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_THAT(end.last_line, HasSubstr("rank 2 did not"));
+  EXPECT_TRUE(program.is_gone(std::chrono::seconds(1)));
+}
+
 // HANG-2
 TEST_P(OverBackend, AnErrorOnOneRankIsTheCause) {
   const Sandbox sandbox;
@@ -117,6 +134,35 @@ TEST_P(OverBackend, TrainsWithoutNamesOrNetwork) {
   const auto end =
       sandbox.run(in_namespace("does-not-resolve", train(sandbox, 4, {"train.epochs=1"})));
   EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+// The ranks' connections are cut all at once; those to the launcher are no network's.
+class OverTcp : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(All, OverTcp, ::testing::Values("gloo", "ring+gloo"),
+                         [](const auto& test) {
+                           return test.param == "gloo" ? "gloo" : "ring_gloo";
+                         });
+
+TEST_P(OverTcp, ACutLinkEndsTheRun) {
+  if (!may_make_namespaces()) GTEST_SKIP() << "network namespaces need root here";
+  if (!comm::has_gloo()) GTEST_SKIP() << "Gloo is not in this build";
+  const Sandbox sandbox;
+  const Arguments command =
+      sandbox.train(4, {"train.epochs=100000", "comm.timeout=2", "comm.ranks_per_host=2"},
+                    {"--backend", GetParam()});
+  Program program(in_namespace("host", command), sandbox.options());
+  program.wait_for_output("epoch 2/100000 done");
+  const std::string cut =
+      fmt::format("nsenter --net=/proc/{}/ns/net ip link set lo down", program.pid());
+  ASSERT_EQ(std::system(cut.c_str()), 0);
+  const auto cut_at = std::chrono::steady_clock::now();
+  const auto end = program.wait();
+  EXPECT_LT(std::chrono::steady_clock::now() - cut_at, std::chrono::seconds(12));
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_THAT(end.last_line, ::testing::AnyOf(HasSubstr("did not arrive"), HasSubstr("are cut"),
+                                              HasSubstr("was lost")))
+      << end.output;
+  EXPECT_TRUE(program.is_gone(std::chrono::seconds(1)));
 }
 
 // COLL-3

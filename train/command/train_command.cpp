@@ -43,12 +43,15 @@ int count_workers(const TrainRequest& request,
   return mpi_place->size;
 }
 
-comm::BackendChoice choose_backend(const Config& config, LaunchKind kind) {
+comm::BackendChoice choose_backend(const Config& config, int workers, LaunchKind kind) {
+  const int ranks_per_host = config.comm.ranks_per_host.value_or(workers);
   return comm::choose_backend(
       {.backend = config.comm.backend,
        .algorithm = config.comm.algorithm,
        .device = config.compute.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu,
-       .ranks_are_threads = kind == LaunchKind::threads});
+       .ranks_are_threads = kind == LaunchKind::threads,
+       .workers = workers,
+       .hosts = 1 + (workers - 1) / ranks_per_host});
 }
 
 // Sets comm.tuning: what the tuning file says for this run; where the configuration says nothing,
@@ -97,7 +100,7 @@ int train(const TrainRequest& request) {
   const int workers = count_workers(request, mpi_place);
   const DeviceChoice device = choose_device(config.compute.device, workers, request.oversubscribe);
   config.compute.device = device.device;
-  const comm::BackendChoice backend = choose_backend(config, request.kind);
+  const comm::BackendChoice backend = choose_backend(config, workers, request.kind);
   config.comm.backend = backend.name;
   if (mpi_place && mpi_place->rank > 0) return lend_mpi_seat(*mpi_place, config);
   const PlacementChoice placement = choose_placement(config.compute, workers);
