@@ -34,9 +34,7 @@ HostMap hosts_of(const BackendPlace& place, const std::string& prefix) {
 std::unique_ptr<Transport> connect_hierarchical(const BackendPlace& place,
                                                 std::chrono::milliseconds timeout,
                                                 std::unique_ptr<Transport> across) {
-  const std::string host = place.host.empty() ? this_host() : place.host;
-  HostMap hosts =
-      exchange_hosts(place.store, place.prefix, place.rank, place.size, host, place.start_timeout);
+  HostMap hosts = hosts_of(place, place.prefix);
   const int own = hosts.host_of(place.rank);
   const int mates = static_cast<int>(hosts.ranks_of(own).size());
   try {
@@ -84,12 +82,20 @@ Backend nccl() {
           }};
 }
 
+// All ranks as a group, where they are on one host; nullptr otherwise.
+std::unique_ptr<Group> join_one_host(const BackendPlace& place) {
+  const bool one_host = hosts_of(place, place.prefix + "/meeting").hosts() == 1;
+  return one_host ? place.join("meeting", place.rank, place.size) : nullptr;
+}
+
 // `backend` with what makes a communicator of its connections.
 Backend passing_messages(Backend backend) {
   backend.make = [connect = backend.connect](const BackendPlace& place,
                                              const CommunicatorOptions& options) {
-    return std::make_unique<MessageCommunicator>(connect(place, options), place.store, place.prefix,
-                                                 options, place.start_timeout);
+    auto connections = connect(place, options);
+    return std::make_unique<MessageCommunicator>(std::move(connections), place.store, place.prefix,
+                                                 options, place.start_timeout,
+                                                 join_one_host(place));
   };
   return backend;
 }
