@@ -179,5 +179,13 @@ TEST(Configuration, EffectiveIsKeptAndReadsBack) {
   EXPECT_EQ(final_weights(again), final_weights(end));
 }
 
+TEST(CommandLine, ShowsCountsAsTheyWereTyped) {
+  const Sandbox sandbox;
+  const auto end =
+      sandbox.run({train_program, "--config", "config.yaml", "--gpus", "99999999999999999999"});
+  EXPECT_EQ(end.exit_code, 2);
+  EXPECT_THAT(end.output, ::testing::HasSubstr("found 99999999999999999999,"));
+}
+
 }  // namespace
 }  // namespace lockstep::tests
