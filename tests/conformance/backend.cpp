@@ -108,11 +108,11 @@ std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds) {
 
 namespace {
 
-// Of the hierarchical ones' worlds, one has hosts of unequal size and one of equal size.
+// Of the hierarchical ones' worlds, 3 has hosts of unequal size and 4 has not.
 bool is_quick(const Form& form) {
-  return form.backend->name.starts_with("ring_threads") ||
-         form.backend->name.starts_with("ring_processes") || form.world == 1 || form.world == 3 ||
-         form.world == 4;
+  const std::string& name = form.backend->name;
+  if (name == "ring_threads" || name == "ring_processes" || form.world == 3) return true;
+  return form.algorithm == "auto" && (form.world == 1 || form.world == 4);
 }
 
 }  // namespace

@@ -302,7 +302,9 @@ TEST_P(Faults, WhatIsNotOfferedIsRefused) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, Faults, testing::ValuesIn(forms_of_worlds({4})),
+INSTANTIATE_TEST_SUITE_P(Conformance, Faults, testing::ValuesIn(quick(forms_of_worlds({4}))),
+                         [](const auto& form) { return name_of(form.param); });
+INSTANTIATE_TEST_SUITE_P(SlowConformance, Faults, testing::ValuesIn(slow(forms_of_worlds({4}))),
                          [](const auto& form) { return name_of(form.param); });
 
 }  // namespace
