@@ -46,6 +46,7 @@ class HierarchicalTransport final : public Transport {
                                    const std::string& prefix, device::Deadline deadline) override;
   bool wants_addressable_memory() const override { return true; }
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) override;
+  CostModel cost() const override { return world_->cost(); }
   bool can_end_waits() const override { return world_->can_end_waits(); }
   void end_waits() noexcept override;
 
