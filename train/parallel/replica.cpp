@@ -110,6 +110,7 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
                                             ? shard_of(averager_.plan(), arena_.segments().size(),
                                                        communicator.rank(), communicator.size())
                                             : optim::whole_of(arena_))),
+      frozen_(arena_),
       norm_(arena_, averager_.plan(), communicator, options.shard_optimizer),
       nonfinite_(Tensor::empty(context, {1}, DType::int32)) {
   for (const auto& segment : arena_.segments())
@@ -147,6 +148,7 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   had_gradient_ = false;
   averaged_norm_.reset();
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
+  frozen_.look();
   if (!averaging_) return;
   averager_.begin();
   if (options_.before_all_reduce) {
@@ -172,6 +174,7 @@ void Replica::backward(const Variable& loss) {
   }
   if (!loss.defined()) return;
   had_rows_ = true;
+  if (last && averaging_) announce_frozen();
   autograd::backward(
       loss,
       {.on_gradient_ready = [this, last](const Variable& leaf, std::int64_t begin,
@@ -188,6 +191,12 @@ void Replica::announce(const Variable& leaf, std::int64_t begin, std::int64_t en
   if (!final_contribution || !averaging_) return;
   const std::int64_t offset = arena_.segments()[segment].entries[index].begin;
   averager_.ready(segment, offset + begin, offset + end);
+}
+
+// No backward pass announces them, and buckets are not to wait for them.
+void Replica::announce_frozen() {
+  for (std::size_t s = 0; s < frozen_.ranges().size(); ++s)
+    for (const auto& range : frozen_.ranges()[s]) averager_.ready(s, range.begin, range.end);
 }
 
 void Replica::finish_backward() {
@@ -272,10 +281,18 @@ bool Replica::update(double lr, double gradient_scale) {
   const auto& buckets = averager_.plan().buckets;
   for (std::size_t b = 0; b < buckets.size(); ++b) {
     wait_for_bucket(b);
-    const Timeline::Span span(timeline_, Activity::update, static_cast<std::uint32_t>(b));
-    optimizer_->apply(buckets[b].segment, buckets[b].begin, buckets[b].end, use);
+    apply(b, {0, buckets[b].count()}, use);
   }
   return !use.nonfinite.defined() || nonfinite_.item<std::int32_t>() == 0;
+}
+
+void Replica::apply(std::size_t index, comm::Slice part, const kernels::GradientUse& use) {
+  const Timeline::Span span(timeline_, Activity::update, static_cast<std::uint32_t>(index));
+  const comm::Bucket& bucket = averager_.plan().buckets[index];
+  frozen_.for_each_trained(bucket.segment, bucket.begin + part.begin, bucket.begin + part.end,
+                           [&](std::int64_t begin, std::int64_t end) {
+                             optimizer_->apply(bucket.segment, begin, end, use);
+                           });
 }
 
 // From the last bucket to the first: the next forward pass begins with what the backward pass
@@ -286,11 +303,7 @@ void Replica::update_slices(const kernels::GradientUse& use) {
   for (std::size_t b = buckets.size(); b-- > 0;) {
     const auto slice =
         comm::slice_of(buckets[b].count(), communicator_.rank(), communicator_.size());
-    {
-      const Timeline::Span span(timeline_, Activity::update, static_cast<std::uint32_t>(b));
-      optimizer_->apply(buckets[b].segment, buckets[b].begin + slice.begin,
-                        buckets[b].begin + slice.end, use);
-    }
+    apply(b, slice, use);
     gather_->start(b);
   }
   gather_->end();

@@ -23,6 +23,7 @@
 #include "comm/communicator.h"
 #include "framework/nn/parameter_arena.h"
 #include "framework/optim/optimizer.h"
+#include "train/parallel/frozen_parameters.h"
 #include "train/parallel/gradient_norm.h"
 #include "train/parallel/sharding.h"
 #include "train/timeline/timeline.h"
@@ -128,11 +129,13 @@ class Replica {
  private:
   void announce(const Variable& leaf, std::int64_t begin, std::int64_t end,
                 bool final_contribution);
+  void announce_frozen();
   void settle_unreached();
   void wait_for_bucket(std::size_t bucket);
   void wait_for_all();
   double averaged_norm();
   double clip_factor(double gradient_scale);
+  void apply(std::size_t bucket, comm::Slice part, const kernels::GradientUse& use);
   void update_slices(const kernels::GradientUse& use);
   void take_parameters_of_rank_0();
 
@@ -147,6 +150,7 @@ class Replica {
   std::unique_ptr<comm::BucketReduction> reduction_;
   comm::GradientAverager averager_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  FrozenParameters frozen_;
   GradientNorm norm_;
   std::unique_ptr<ParameterGather> gather_;  // when sharding
   Tensor nonfinite_;  // raised by the optimizer on a gradient that is not finite

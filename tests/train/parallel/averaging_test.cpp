@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <mutex>
 
+#include "framework/base/hash.h"
 #include "tests/train/parallel/toy_training.h"
 
 namespace lockstep::train {
@@ -194,6 +196,65 @@ TEST(Averaging, LeavesReplicasEqualAfterEveryStepWhateverIsAsked) {
     run_ranks(12, [&, &problem = problem](Rank rank) { train_toy(rank, problem); });
     EXPECT_EQ(steps, 4u * 12u) << name;
   }
+}
+
+// A layer that is frozen in the middle of a run stays as it is, momentum or not, holds up no
+// bucket, and trains on when it is released.
+TEST(Averaging, ParametersMayBeFrozenDuringTheRun) {
+  std::vector<std::vector<double>> results;
+  for (const auto& [size, shards] : {std::pair{1, false}, {3, false}, {3, true}}) {
+    ToyProblem problem = small_buckets();
+    problem.samples = 64 * 6;
+    problem.epochs = 1;
+    problem.momentum = 0.9;
+    problem.replica.shard_optimizer = shards;
+    std::mutex mutex;
+    std::map<int, std::map<std::int64_t, std::string>> digests;  // by rank and step
+    problem.after_update = [&](Rank rank, Replica& replica, std::int64_t step) {
+      require_equal_replicas(rank, replica, step);
+      EXPECT_EQ(replica.averager().reductions_this_step(),
+                replica.averager().plan().buckets.size());
+      Variable weight;
+      for (const auto& parameter : replica.model().named_parameters())
+        if (parameter.name == "hidden.1.weight") weight = parameter.variable;
+      const Tensor& value = weight.value();
+      const auto digest =
+          base::digest({static_cast<const std::byte*>(value.data()), value.bytes()});
+      weight.set_requires_grad(step < 2 || step >= 4);  // frozen in steps 3 and 4
+      const std::scoped_lock lock(mutex);
+      digests[rank.communicator.rank()][step] = digest;
+    };
+    results.push_back(train_world(size, problem));
+    for (const auto& [rank, of] : digests) {
+      EXPECT_NE(of.at(1), of.at(2));
+      EXPECT_EQ(of.at(2), of.at(3));
+      EXPECT_EQ(of.at(3), of.at(4));
+      EXPECT_NE(of.at(4), of.at(5));
+    }
+  }
+  EXPECT_LT(largest_relative_difference(results[0], results[1]), 1e-5);
+  EXPECT_EQ(results[1], results[2]);
+}
+
+TEST(Averaging, FrozenParametersHoldUpNoBucket) {
+  run_ranks(2, [](Rank rank) {
+    ToyProblem problem = small_buckets();
+    std::size_t launched = 0;
+    problem.replica.make_reduction = [&](comm::Communicator& communicator, auto&&...) {
+      return std::make_unique<Observed>(communicator,
+                                        [&](std::size_t, const comm::Range&) { ++launched; });
+    };
+    const auto replica = make_toy_replica(rank, problem);
+    replica->model().named_parameters()[5].variable.set_requires_grad(false);
+    const Tensor x = Tensor::empty(rank.context, Shape{4, problem.features}),
+                 labels = Tensor::empty(rank.context, Shape{4}, DType::int64);
+    fill_batch<float>(problem, {0, 4}, 0, x, labels);
+    replica->begin_update(1);
+    replica->backward(ops::cross_entropy(replica->model()(Variable(x)), labels).loss_sum);
+    EXPECT_EQ(launched, replica->averager().plan().buckets.size());
+    replica->finish_backward();
+    replica->update(0.1);
+  });
 }
 
 // With one worker there is nobody to talk to, and without overlap nothing to do meanwhile.
