@@ -106,6 +106,37 @@ class Kernels {
   virtual std::int64_t count_correct(const Tensor& logits, const Tensor& targets,
                                      std::int64_t ignore_index) const = 0;
 
+  // --- Batch normalisation of x [rows, features], contiguous, feature by feature
+  // (Ioffe, Szegedy: "Batch normalization", ICML 2015). Everything else but y and the gradients of
+  // x and y is [features], contiguous, of x's dtype. Sums over rows are double.
+  //
+  // Training: mean and inverse_deviation = 1 / sqrt(variance + epsilon) over the rows, with the
+  // biased variance, taken around the mean (sum of squares minus square of sums would cancel);
+  // y = (x - mean) * inverse_deviation * weight + bias. The running mean and variance move by
+  // `momentum` of the way to the mean and the unbiased variance. At least two rows.
+  virtual void batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                          double momentum, const Tensor& running_mean,
+                          const Tensor& running_variance, const Tensor& mean,
+                          const Tensor& inverse_deviation, const Tensor& y) const = 0;
+  // The same with a mean and variance that are given; stores their inverse deviation. Any rows.
+  virtual void batch_norm_inference(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                                    double epsilon, const Tensor& mean, const Tensor& variance,
+                                    const Tensor& inverse_deviation, const Tensor& y) const = 0;
+  // Sums over the rows: grad_weight = sum grad_y * (x - mean) * inverse_deviation, grad_bias = sum
+  // grad_y. Any rows.
+  virtual void batch_norm_parameter_gradients(const Tensor& x, const Tensor& mean,
+                                              const Tensor& inverse_deviation, const Tensor& grad_y,
+                                              const Tensor& grad_weight,
+                                              const Tensor& grad_bias) const = 0;
+  // grad_x (+)= weight * inverse_deviation * (grad_y - grad_bias / rows
+  //             - (x - mean) * inverse_deviation * grad_weight / rows), with the sums from above.
+  // Both sums undefined: mean and deviation were given, so that only grad_y is left in the bracket.
+  // grad_x may be grad_y when not accumulating.
+  virtual void batch_norm_input_gradient(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                                         const Tensor& inverse_deviation, const Tensor& grad_y,
+                                         const Tensor& grad_weight, const Tensor& grad_bias,
+                                         const Tensor& grad_x, bool accumulate) const = 0;
+
   // --- Dropout
   // ------------------------------------------------------------------------------------ y (+)= x *
   // mask / (1 - p). The mask of row i (first axis) is drawn at row first_row + i of `stream`, so it

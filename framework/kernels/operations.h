@@ -52,6 +52,11 @@ struct AdamOptions {
   std::int64_t step = 1;   // 1 on the first update; for the bias correction
 };
 
+// Of what batch normalisation normalises, feature by feature.
+struct BatchNormShape {
+  std::int64_t rows = 0, features = 0;
+};
+
 }  // namespace lockstep::kernels
 
 namespace lockstep {

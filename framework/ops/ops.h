@@ -7,6 +7,7 @@
 
 #include "framework/ops/activation.h"
 #include "framework/ops/arithmetic.h"
+#include "framework/ops/batch_norm.h"
 #include "framework/ops/cross_entropy.h"
 #include "framework/ops/dropout.h"
 #include "framework/ops/linear.h"

@@ -47,6 +47,22 @@ TEST_F(MlpTest, ParametersAreNamedByLayer) {
   EXPECT_EQ((*model)(ones({9, 2, 3})).shape(), Shape({9, 4}));
 }
 
+TEST_F(MlpTest, BatchNormTakesThePlaceOfTheBias) {
+  const auto model = make_model(*context_, "mlp",
+                                {{"hidden", std::vector<std::int64_t>{7, 5}}, {"batch_norm", true}},
+                                {.features = {6}, .classes = 4}, 1);
+  std::vector<std::string> names;
+  for (const auto& parameter : model->named_parameters()) names.push_back(parameter.name);
+  EXPECT_THAT(names,
+              ElementsAre("hidden.0.weight", "hidden.1.weight", "norm.0.weight", "norm.0.bias",
+                          "norm.1.weight", "norm.1.bias", "output.weight", "output.bias"));
+  names.clear();
+  for (const auto& buffer : model->named_buffers()) names.push_back(buffer.name);
+  EXPECT_THAT(names, ElementsAre("norm.0.running_mean", "norm.0.running_var", "norm.1.running_mean",
+                                 "norm.1.running_var"));
+  EXPECT_EQ((*model)(ones({9, 6})).shape(), Shape({9, 4}));
+}
+
 TEST_F(MlpTest, WithoutHiddenLayersItIsLinear) {
   const auto model = make_model(*context_, "mlp", {{"hidden", std::vector<std::int64_t>{}}},
                                 {.features = {6}, .classes = 4}, 1);

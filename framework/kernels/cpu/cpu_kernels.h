@@ -1,5 +1,6 @@
 // The CPU's kernels. Each family of member functions lives in a file of its own:
-// memory, elementwise, reduce, matmul, linear, softmax, cross_entropy, dropout, optimizer.
+// memory, elementwise, reduce, matmul, linear, softmax, cross_entropy, batch_norm, dropout,
+// optimizer.
 //
 // How they stay independent of the number of threads: a loop is cut into blocks by its shape alone
 // (parallel.h); elements of different blocks do not meet, or meet in the order of the blocks.
@@ -43,6 +44,22 @@ class CpuKernels final : public Kernels {
                         double label_smoothing, const Tensor& grad) const override;
   std::int64_t count_correct(const Tensor& logits, const Tensor& targets,
                              std::int64_t ignore_index) const override;
+
+  void batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                  double momentum, const Tensor& running_mean, const Tensor& running_variance,
+                  const Tensor& mean, const Tensor& inverse_deviation,
+                  const Tensor& y) const override;
+  void batch_norm_inference(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                            double epsilon, const Tensor& mean, const Tensor& variance,
+                            const Tensor& inverse_deviation, const Tensor& y) const override;
+  void batch_norm_parameter_gradients(const Tensor& x, const Tensor& mean,
+                                      const Tensor& inverse_deviation, const Tensor& grad_y,
+                                      const Tensor& grad_weight,
+                                      const Tensor& grad_bias) const override;
+  void batch_norm_input_gradient(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                                 const Tensor& inverse_deviation, const Tensor& grad_y,
+                                 const Tensor& grad_weight, const Tensor& grad_bias,
+                                 const Tensor& grad_x, bool accumulate) const override;
 
   void dropout(const Tensor& x, double p, const base::RandomStream& stream, std::int64_t first_row,
                const Tensor& y, bool accumulate) const override;

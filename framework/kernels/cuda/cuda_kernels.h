@@ -46,6 +46,22 @@ class CudaKernels final : public Kernels {
   std::int64_t count_correct(const Tensor& logits, const Tensor& targets,
                              std::int64_t ignore_index) const override;
 
+  void batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
+                  double momentum, const Tensor& running_mean, const Tensor& running_variance,
+                  const Tensor& mean, const Tensor& inverse_deviation,
+                  const Tensor& y) const override;
+  void batch_norm_inference(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                            double epsilon, const Tensor& mean, const Tensor& variance,
+                            const Tensor& inverse_deviation, const Tensor& y) const override;
+  void batch_norm_parameter_gradients(const Tensor& x, const Tensor& mean,
+                                      const Tensor& inverse_deviation, const Tensor& grad_y,
+                                      const Tensor& grad_weight,
+                                      const Tensor& grad_bias) const override;
+  void batch_norm_input_gradient(const Tensor& x, const Tensor& weight, const Tensor& mean,
+                                 const Tensor& inverse_deviation, const Tensor& grad_y,
+                                 const Tensor& grad_weight, const Tensor& grad_bias,
+                                 const Tensor& grad_x, bool accumulate) const override;
+
   void dropout(const Tensor& x, double p, const base::RandomStream& stream, std::int64_t first_row,
                const Tensor& y, bool accumulate) const override;
 

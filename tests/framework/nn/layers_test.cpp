@@ -8,6 +8,7 @@
 #include "framework/base/error.h"
 #include "framework/device/cpu/cpu_context.h"
 #include "framework/nn/activation.h"
+#include "framework/nn/batch_norm.h"
 #include "framework/nn/dropout.h"
 #include "framework/nn/flatten.h"
 #include "framework/nn/linear.h"
@@ -97,6 +98,49 @@ TEST_F(LayersTest, SequentialAppliesInOrderAndIsTheIdentityWhenEmpty) {
   EXPECT_TRUE(empty(x).same_as(x));
   Sequential relu_then_sigmoid{std::make_shared<Relu>(), std::make_shared<Sigmoid>()};
   EXPECT_NEAR(values_of(relu_then_sigmoid(x))[0], 0.5, 1e-12);
+}
+
+class BatchNormTest : public LayersTest {
+ protected:
+  std::vector<double> values_of_tensor(const Tensor& tensor) { return values_of(Variable(tensor)); }
+};
+
+TEST_F(BatchNormTest, NormalizesByTheBatchInTrainingAndByTheRunningStatisticsAfterwards) {
+  BatchNorm1d norm(*context_, 2, {.momentum = 0.5, .epsilon = 1e-12, .dtype = DType::float64});
+  norm.initialize(1);
+  const Variable x = input({1, 0, 3, 4, 5, 8}, {3, 2});
+  const double k = std::sqrt(1.5);  // 2 / sqrt(8 / 3), and 4 / sqrt(32 / 3)
+  EXPECT_THAT(values_of(norm(x)), Pointwise(DoubleNear(1e-9), {-k, -k, 0.0, 0.0, k, k}));
+  EXPECT_THAT(values_of_tensor(norm.running_mean()), ElementsAre(1.5, 2));
+  EXPECT_THAT(values_of_tensor(norm.running_var()), ElementsAre(0.5 + 2, 0.5 + 8));
+  norm.train(false);
+  EXPECT_THAT(values_of(norm(input({1.5, 2, 4, 2}, {2, 2}))),
+              Pointwise(DoubleNear(1e-9), {0.0, 0.0, 2.5 / std::sqrt(2.5), 0.0}));
+  EXPECT_THAT(values_of_tensor(norm.running_mean()), ElementsAre(1.5, 2));
+}
+
+TEST_F(BatchNormTest, RegistersParametersAndBuffers) {
+  const auto norm = std::make_shared<BatchNorm1d>(*context_, 3);
+  const Sequential model{norm};
+  std::vector<std::string> names;
+  for (const auto& parameter : model.named_parameters()) names.push_back(parameter.name);
+  for (const auto& buffer : model.named_buffers()) names.push_back(buffer.name);
+  EXPECT_THAT(names, ElementsAre("0.weight", "0.bias", "0.running_mean", "0.running_var"));
+}
+
+TEST_F(BatchNormTest, OptionsAreCheckedAndOneRowNamesTheLayer) {
+  EXPECT_THROW(BatchNorm1d(*context_, 0), UsageError);
+  EXPECT_THROW(BatchNorm1d(*context_, 1, {.momentum = 1.5}), UsageError);
+  EXPECT_THROW(BatchNorm1d(*context_, 1, {.epsilon = 0}), UsageError);
+  const auto norm =
+      std::make_shared<BatchNorm1d>(*context_, 2, BatchNormOptions{.dtype = DType::float64});
+  Sequential model{norm};
+  try {
+    model(input({1, 2}, {1, 2}));
+    ADD_FAILURE() << "expected a UsageError";
+  } catch (const UsageError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("'0'"));
+  }
 }
 
 class DropoutTest : public LayersTest {

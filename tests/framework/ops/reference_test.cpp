@@ -26,6 +26,17 @@ Variable reference_cross_entropy(const Variable& logits, double label_smoothing)
   return cross_entropy(logits, targets, 1.0, {.label_smoothing = label_smoothing}).loss_sum;
 }
 
+Variable reference_batch_norm(const Inputs& in, bool training) {
+  Context& context = in[0].context();
+  const auto convert = [&](std::initializer_list<double> values) {
+    const Tensor converted = Tensor::empty(context, {3}, in[0].dtype());
+    kernels::kernels_for(context).copy(Tensor::from(context, values, {3}), converted);
+    return converted;
+  };
+  return batch_norm(in[0], in[1], in[2], convert({0.5, -1.0, 0.25}), convert({1.0, 0.5, 2.0}),
+                    {.training = training});
+}
+
 // By the names in make_reference.py.
 const std::map<std::string, Function> functions = {
     {"add", [](const Inputs& in) { return add(in[0], in[1]); }},
@@ -71,6 +82,8 @@ const std::map<std::string, Function> functions = {
     {"transpose", [](const Inputs& in) { return transpose(in[0], 0, 2); }},
     {"slice", [](const Inputs& in) { return slice(in[0], 1, 1, 3); }},
     {"concat", [](const Inputs& in) { return concat(in, 1); }},
+    {"batch_norm", [](const Inputs& in) { return reference_batch_norm(in, true); }},
+    {"batch_norm_inference", [](const Inputs& in) { return reference_batch_norm(in, false); }},
 };
 
 // The reference is float64 as well; it may sum in another order.

@@ -23,6 +23,8 @@ def positive(*shape):
 
 
 TARGETS = torch.tensor([2, 0, -100, 3, 2])
+RUNNING_MEAN = torch.tensor([0.5, -1.0, 0.25])
+RUNNING_VARIANCE = torch.tensor([1.0, 0.5, 2.0])
 
 
 def cross_entropy(**options):
@@ -31,6 +33,10 @@ def cross_entropy(**options):
 
 def linear(activation):
     return lambda x, w, b: activation(F.linear(x, w, b))
+
+
+def batch_norm(training):
+    return lambda x, w, b: F.batch_norm(x, RUNNING_MEAN.clone(), RUNNING_VARIANCE.clone(), w, b, training)
 
 
 # Name, function, inputs. Names are matched by reference_test.cpp.
@@ -71,6 +77,8 @@ CASES = [
     ("transpose", lambda x: x.transpose(0, 2), [normal(2, 3, 2)]),
     ("slice", lambda x: x[:, 1:3], [normal(2, 4)]),
     ("concat", lambda x, y: torch.cat([x, y], dim=1), [normal(2, 2), normal(2, 3)]),
+    ("batch_norm", batch_norm(True), [normal(5, 3), normal(3), normal(3)]),
+    ("batch_norm_inference", batch_norm(False), [normal(5, 3), normal(3), normal(3)]),
 ]
 
 
