@@ -115,6 +115,8 @@ struct Capabilities {
   std::vector<DeviceKind> devices;
   // Gradients should live in memory from `addressable_memory()`, where peers read them in place.
   bool wants_addressable_memory = false;
+  // 16-bit floats travel as float, twice as many bytes as they have.
+  bool widens_16_bit = false;
   // Whether a rank that is lost in the middle of a collective leaves the others able to say so. If
   // not, they stay in it until they are ended from outside.
   bool survives_loss = true;

@@ -132,7 +132,8 @@ void write_text_dataset(hid_t file, const char* path, const std::string& text) {
 }
 
 void write_file(const std::string& path, Replica& replica, const OptimizerState& state,
-                const Progress& progress, const std::string& config) {
+                const Progress& progress, const std::string& config,
+                const std::vector<SavedState>& hook_state) {
   const auto lock = hdf5::lock();
   Handle file(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT), H5Fclose,
               "cannot create it");
@@ -142,6 +143,10 @@ void write_file(const std::string& path, Replica& replica, const OptimizerState&
   hdf5::write_text(optimizer.get(), "name", std::string(replica.optimizer().name()), "/optimizer");
   hdf5::write_integer(optimizer.get(), "updates", replica.optimizer().updates(), "/optimizer");
   for (const auto& entry : all_entries(replica, state)) write_entry(file.get(), entry);
+  const Handle hook = make_group(file.get(), "/hook");
+  hdf5::write_text(hook.get(), "name", std::string(replica.reduction().name()), "/hook");
+  for (const auto& saved : hook_state)
+    write_entry(file.get(), {"/hook/" + saved.path, saved.values});
 
   const Handle group = make_group(file.get(), "/progress");
   hdf5::write_integer(group.get(), "epoch", progress.epoch, "/progress");
@@ -211,14 +216,20 @@ std::string required_text(const Handle& group, const char* name, const char* whe
   return *value;
 }
 
+bool has_hook(hid_t file) {
+  return H5Lexists(file, "/hook", H5P_DEFAULT) > 0;
+}
+
 Progress read_progress(hid_t file) {
   const Handle group = open_group(file, "/progress");
-  return {.epoch = required_integer(group, "epoch", "/progress"),
-          .step_in_epoch = required_integer(group, "step_in_epoch", "/progress"),
-          .steps_done = required_integer(group, "steps_done", "/progress"),
-          .world_size = static_cast<int>(required_integer(group, "world_size", "/progress")),
-          .loss_scale = {required_real(group, "loss_scale", "/progress"),
-                         required_integer(group, "clean_steps", "/progress")}};
+  return {
+      .epoch = required_integer(group, "epoch", "/progress"),
+      .step_in_epoch = required_integer(group, "step_in_epoch", "/progress"),
+      .steps_done = required_integer(group, "steps_done", "/progress"),
+      .world_size = static_cast<int>(required_integer(group, "world_size", "/progress")),
+      .loss_scale = {required_real(group, "loss_scale", "/progress"),
+                     required_integer(group, "clean_steps", "/progress")},
+      .hook = has_hook(file) ? required_text(open_group(file, "/hook"), "name", "/hook") : "none"};
 }
 
 void read_entry(hid_t file, const Entry& entry) {
@@ -240,6 +251,22 @@ void read_entry(hid_t file, const Entry& entry) {
                                 base::name_of(entry.tensor.dtype())));
   hdf5::check(H5Dread(dataset.get(), wanted, H5S_ALL, H5S_ALL, H5P_DEFAULT, entry.tensor.data()),
               "cannot read " + entry.path);
+}
+
+// Residuals and the like mean something to the hook that left them only.
+void load_hook_state(hid_t file, const Progress& progress, Replica& replica) {
+  if (progress.hook != replica.reduction().name()) return;
+  try {
+    restore_reduction_state(replica.reduction(), replica.communicator(), replica.context(),
+                            progress.world_size,
+                            [&](const std::string& path, const Tensor& values) {
+                              read_entry(file, {"/hook/" + path, values});
+                            });
+  } catch (const DataError& error) {
+    throw DataError(
+        fmt::format("{}; the state of hook {} needs the buckets and options that it was saved with",
+                    error.what(), progress.hook));
+  }
 }
 
 // What the run would leave unread is as wrong as what is missing: the models differ.
@@ -303,10 +330,11 @@ std::string optimizer_digest(const nn::ParameterArena& arena, const OptimizerSta
 }
 
 void save_checkpoint(const std::string& path, Replica& replica, const OptimizerState& optimizer,
-                     const Progress& progress, const std::string& config) {
+                     const Progress& progress, const std::string& config,
+                     const std::vector<SavedState>& hook_state) {
   const std::string temporary = path + ".tmp";
   try {
-    write_file(temporary, replica, optimizer, progress, config);
+    write_file(temporary, replica, optimizer, progress, config, hook_state);
     sync_to_disk(temporary, O_RDONLY);
     std::filesystem::rename(temporary, path);
     sync_to_disk(std::filesystem::path(path).parent_path().string(), O_RDONLY | O_DIRECTORY);
@@ -334,7 +362,9 @@ Progress load_checkpoint(const std::string& path, Replica& replica) {
     require_digest("optimizer state", required_text(digests, "optimizer", "/digests"),
                    optimizer_digest(replica.arena(), state));
     replica.take_optimizer_state(state);
-    return read_progress(file);
+    const Progress progress = read_progress(file);
+    load_hook_state(file, progress, replica);
+    return progress;
   });
 }
 

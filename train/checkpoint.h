@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "train/loss_scaler.h"
+#include "train/parallel/reduction_state.h"
 #include "train/parallel/replica.h"
 
 namespace lockstep::train {
@@ -19,6 +21,8 @@ struct Progress {
   std::int64_t steps_done = 0;
   int world_size = 1;  // of the run that saved it; any other may go on from it
   LossScale loss_scale = {};
+  // When loaded, data_parallel.hook of that run: state is restored into the same hook only.
+  std::string hook = {};
 };
 
 // Digests of 128 bits, in hexadecimal; equal states have equal digests, on any number of workers.
@@ -28,9 +32,10 @@ std::string optimizer_digest(const nn::ParameterArena& arena, const OptimizerSta
 // Writes `path` so that it is complete or not there: to a temporary file beside it, flushed to the
 // disk, then renamed, then the folder flushed. Throws CheckpointError with path and reason; the
 // temporary file is gone then. `optimizer` is what Replica::gather_optimizer_state() gave this
-// rank.
+// rank, `hook_state` what gather_reduction_state() did.
 void save_checkpoint(const std::string& path, Replica& replica, const OptimizerState& optimizer,
-                     const Progress& progress, const std::string& config);
+                     const Progress& progress, const std::string& config,
+                     const std::vector<SavedState>& hook_state = {});
 
 // Loads everything into `replica`, whose model and optimizer must be those that were saved, and
 // checks the digests. Throws CheckpointError naming file, entry, what was found and expected.

@@ -64,10 +64,11 @@ CheckpointFolder::CheckpointFolder(const CheckpointFolderOptions& options, const
 }
 
 void CheckpointFolder::save(Replica& replica, const OptimizerState& optimizer,
-                            const Progress& progress, const std::string& config) {
+                            const Progress& progress, const std::string& config,
+                            const std::vector<SavedState>& hook_state) {
   const std::string path = (fs::path(options_.path) / file_name(progress.steps_done)).string();
   try {
-    save_checkpoint(path, replica, optimizer, progress, config);
+    save_checkpoint(path, replica, optimizer, progress, config, hook_state);
   } catch (const CheckpointError& error) {
     if (options_.stop_on_error) throw;
     last_error_ = error.what();

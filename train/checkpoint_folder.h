@@ -25,7 +25,7 @@ class CheckpointFolder {
   CheckpointFolder(const CheckpointFolderOptions& options, const Log& log);
 
   void save(Replica& replica, const OptimizerState& optimizer, const Progress& progress,
-            const std::string& config);
+            const std::string& config, const std::vector<SavedState>& hook_state = {});
   // Throws what the last save failed with, if it failed.
   void require_last_save() const;
 

@@ -96,7 +96,8 @@ void Metrics::step(const StepRecord& record) {
             {"hidden_seconds", record.parts.hidden()},
             {"exposed_seconds", record.parts.exposed},
             {"parts", json_of(record.parts)},
-            {"reduced_bytes", record.reduced_bytes}};
+            {"reduced_bytes", record.reduced_bytes},
+            {"sent_bytes", record.sent_bytes}};
   write(line);
 
   const bool due = options_.log_every > 0

@@ -25,6 +25,7 @@ struct StepRecord {
   StepParts parts;                  // of rank 0
   double data_wait_seconds = 0;     // mean over the ranks
   std::uint64_t reduced_bytes = 0;  // of the buckets, as each rank gives them
+  std::uint64_t sent_bytes = 0;     // that left each rank for it, at least
 };
 
 // What a run is made of, written once.

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/sampler.h"
 #include "framework/kernels/kernels.h"
+#include "framework/nn/batch_norm.h"
 #include "framework/ops/cross_entropy.h"
 #include "train/config/print.h"
 #include "train/damage.h"
+#include "train/parallel/hooks/hooks.h"
 #include "train/version.h"
 
 namespace lockstep::train {
@@ -48,7 +51,8 @@ ReplicaOptions replica_options(const Config& config, const FaultHook& faults, in
   if (config.run.trace)
     options.trace = {*config.run.trace, *config.run.trace + config.run.trace_steps - 1};
   options.overlap = config.data_parallel.overlap;
-
+  options.buffers =
+      config.data_parallel.buffers == "average" ? BufferPolicy::average : BufferPolicy::broadcast;
   options.unused_parameters = config.data_parallel.unused_parameters == "zero"
                                   ? UnusedParameters::zero
                                   : UnusedParameters::error;
@@ -65,6 +69,16 @@ ReplicaOptions replica_options(const Config& config, const FaultHook& faults, in
     };
   }
   return options;
+}
+
+// Whether some worker's micro-batch of a batch of `rows` is one row.
+bool has_single_row(std::int64_t rows, int workers, std::int64_t accumulate) {
+  const int parts = static_cast<int>(accumulate);
+  for (int rank = 0; rank < workers; ++rank)
+    for (int part = 0; part < parts; ++part)
+      if (data::shard(data::shard(rows, rank, workers).size(), part, parts).size() == 1)
+        return true;
+  return false;
 }
 
 Variable dry_loss(const Variable& logits) {
@@ -102,6 +116,25 @@ comm::CommunicatorOptions communicator_options(const Config& config) {
                   : config.comm.check == "plan" ? comm::AgreementCheck::plan
                                                 : comm::AgreementCheck::every;
   return options;
+}
+
+void require_rows_for_batch_norm(const Config& config, nn::Module& model, std::int64_t samples,
+                                 int workers) {
+  std::string norm;
+  model.for_each_module([&](const std::string& name, nn::Module& module) {
+    if (norm.empty() && dynamic_cast<nn::BatchNorm1d*>(&module) != nullptr) norm = name;
+  });
+  if (norm.empty()) return;
+  const std::int64_t batch = config.train.batch_size, rest = samples % batch;
+  for (const std::int64_t rows : {samples < batch ? 0 : batch, config.data.drop_last ? 0 : rest})
+    if (has_single_row(rows, workers, config.train.accumulate))
+      throw ConfigError(fmt::format(
+          "train.batch_size: {} workers and {} micro-batches cut a batch of {} rows into parts of "
+          "which one is a single row, expected at least 2 in each: '{}' normalises by the "
+          "deviation of a worker's rows. Choose another batch_size, number of workers or "
+          "train.accumulate{}",
+          workers, config.train.accumulate, rows, norm,
+          rows == rest ? ", or data.drop_last: true for the last batch of an epoch" : ""));
 }
 
 std::unique_ptr<Replica> make_replica(const Config& config, Context& context,

@@ -18,6 +18,11 @@ optim::Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch
 
 comm::CommunicatorOptions communicator_options(const Config& config);
 
+// Throws ConfigError when a worker would have a single row of some batch to normalise by: a model
+// with batch norm cannot train on that, and it should not take an epoch to find out.
+void require_rows_for_batch_norm(const Config& config, nn::Module& model, std::int64_t samples,
+                                 int workers);
+
 // Collective: the model for data of this kind, initialised from the seed, as this rank's replica.
 std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
                                       comm::Communicator& communicator,

@@ -173,6 +173,9 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
                                 config.checkpoint.on_error == "stop"},
         log);
   }
+  if (!options.evaluate_only)
+    require_rows_for_batch_norm(config, replica_->model(), training_data_.samples(),
+                                communicator.size());
   if (options.resume) resume(*options.resume);
   announce();
 }
@@ -184,6 +187,9 @@ void Trainer::resume(const std::string& path) {
   steps_done_ = progress.steps_done;
   if (scaler_.is_dynamic()) scaler_.restore(progress.loss_scale);
   saved_at_ = steps_done_;
+  if (const auto hook = replica_->reduction().name(); progress.hook != hook)
+    log_.warning("the checkpoint was saved with hook {}, this run has {}: its state starts anew",
+                 progress.hook, hook);
   log_.info("resumed from '{}': epoch {}, step {}", path, epoch_ + 1, steps_done_);
 }
 
@@ -213,6 +219,7 @@ void Trainer::announce() {
 }
 
 void Trainer::run() {
+  if (options_.evaluate_only) return evaluate_now();
   training_data_.seek(epoch_, step_in_epoch_);
   while (steps_done_ < total_steps_ && !stopping_) train_epoch();
   if (stopping_) {
@@ -252,9 +259,10 @@ void Trainer::train_step() {
   const data::Batch batch = next_batch();
   log_.debug("step {}: samples {}", step, fmt::join(batch.indices, " "));
 
-  replica_->begin_update(step, config_.train.accumulate);
+  replica_->begin_update(step, config_.train.accumulate, /*average=*/true, scaler_.scale());
   StepSummary local = forward_backward(batch);
   replica_->finish_backward();
+  replica_->buffers().start(batch.rows, replica_->communication_stream());
   local.stop_requests = worker_.stop_requested() ? 1 : 0;
   local.data_wait_seconds = training_data_.wait_seconds() - data_wait_before_;
   data_wait_before_ = training_data_.wait_seconds();
@@ -266,6 +274,7 @@ void Trainer::train_step() {
   const StepSummary total = summary_of_all();
   scaler_.record(is_finite);
   if (!is_finite) handle_nonfinite(batch);
+  replica_->buffers().end(/*used=*/is_finite);
 
   const StepParts parts = replica_->end_step(exchange_.work());
   epoch_times_.add(parts, replica_->averager().works(), replica_->communication_stream());
@@ -279,7 +288,8 @@ void Trainer::train_step() {
                     .lr = lr,
                     .parts = parts,
                     .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
-                    .reduced_bytes = replica_->averager().bytes_this_step()});
+                    .reduced_bytes = replica_->averager().bytes_this_step(),
+                    .sent_bytes = replica_->averager().sent_this_step()});
 }
 
 data::Batch Trainer::next_batch() {
@@ -393,6 +403,7 @@ void Trainer::check_replicas() {
   const Timeline::Span span(replica_->timeline(), Activity::consistency);
   checked_at_ = steps_done_;
   replica_->wait_for_parameters();
+  replica_->buffers().synchronize(replica_->communication_stream());
   if (const auto divergence = consistency_.run(steps_done_, replica_->communication_stream()))
     handle_divergence(*divergence);
   if (metrics_) metrics_->weights(steps_done_, consistency_.weights_digest());
@@ -417,6 +428,7 @@ void Trainer::evaluate_now() {
   if (evaluated_at_ == steps_done_) return;
   const Timeline::Span span(replica_->timeline(), Activity::evaluation);
   const auto start = device::Clock::now();
+  replica_->buffers().synchronize(replica_->communication_stream());
   const StepSummary total =
       evaluate(replica_->model(), test_data_, exchange_, replica_->communication_stream());
   evaluated_at_ = steps_done_;
@@ -434,6 +446,9 @@ void Trainer::save() {
   saved_at_ = steps_done_;
   // A damaged state must not outlive the run.
   if (config_.consistency.every > 0 && checked_at_ != steps_done_) check_replicas();
+  replica_->buffers().synchronize(replica_->communication_stream());
+  const auto hook_state = gather_reduction_state(replica_->reduction(), communicator_, context_,
+                                                 replica_->communication_stream());
   const Timeline::Span span(replica_->timeline(), Activity::checkpoint);
   const OptimizerState optimizer = replica_->gather_optimizer_state();
   if (!checkpoints_) return;
@@ -443,7 +458,7 @@ void Trainer::save() {
                           .steps_done = steps_done_,
                           .world_size = communicator_.size(),
                           .loss_scale = scaler_.state()};
-  checkpoints_->save(*replica_, optimizer, progress, to_yaml(config_));
+  checkpoints_->save(*replica_, optimizer, progress, to_yaml(config_), hook_state);
 }
 
 void Trainer::damage_parameters() {

@@ -13,6 +13,7 @@ namespace lockstep::train {
 struct RunOptions {
   std::string run_folder;             // exists; rank 0 writes metrics and checkpoints there
   std::optional<std::string> resume;  // a checkpoint file
+  bool evaluate_only = false;         // no training: evaluate what was resumed
   // When the user started the program, on the clock that all processes of the host share.
   std::chrono::steady_clock::time_point started;
 };

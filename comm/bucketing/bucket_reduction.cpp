@@ -35,13 +35,21 @@ class JoinedWork final : public Work::State {
 
 BucketReduction::Started AllReduction::reduce(std::size_t bucket, Range gradients, Stream& stream) {
   return {communicator_.all_reduce(gradients, ReduceOp::sum, stream, static_cast<Tag>(bucket)),
-          gradients.bytes()};
+          gradients.bytes(),
+          bytes_sent(CollectiveKind::all_reduce, gradients.bytes(), communicator_.size())};
+}
+
+std::uint64_t bytes_sent(CollectiveKind kind, std::size_t bytes, int size) {
+  const auto ranks = static_cast<std::uint64_t>(size);
+  const std::uint64_t rounds = kind == CollectiveKind::all_reduce ? 2 : 1;
+  return rounds * (ranks - 1) * bytes / ranks;
 }
 
 BucketReduction::Started ScatterReduction::reduce(std::size_t bucket, Range gradients,
                                                   Stream& stream) {
   return {communicator_.reduce_scatter(gradients, ReduceOp::sum, stream, static_cast<Tag>(bucket)),
-          gradients.bytes()};
+          gradients.bytes(),
+          bytes_sent(CollectiveKind::reduce_scatter, gradients.bytes(), communicator_.size())};
 }
 
 Work join(std::vector<Work> collectives, Stream& stream) {

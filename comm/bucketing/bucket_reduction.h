@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,20 @@ class BucketReduction {
   struct Started {
     Work work;                // done when the bucket holds the result
     std::uint64_t bytes = 0;  // that this rank gave to collectives
+    // That left this rank, as the algorithms send that need least (bytes_sent).
+    std::uint64_t sent = 0;
+  };
+  struct Step {
+    std::int64_t number = 1;  // 1, 2, ..., counted on when a run is resumed
+    double loss_scale = 1;    // by which the gradients of this step are larger than they should be
+  };
+  // What lives on from step to step, as a checkpoint keeps it.
+  struct State {
+    std::string name;  // "residual/<parameter>"; without a leading slash
+    Range values;      // valid until the next step; a checkpoint that is loaded writes them
+    // Each rank has its own, and it is their sum over the ranks that matters: on another number of
+    // ranks each takes its share of the sum. Otherwise all ranks hold the same bits.
+    bool of_rank = false;
   };
 
   virtual ~BucketReduction() = default;
@@ -37,6 +52,12 @@ class BucketReduction {
   // `gradients` is bucket `bucket` of the plan, this rank's sum over its own samples. It belongs to
   // the reduction until the work is done.
   virtual Started reduce(std::size_t bucket, Range gradients, Stream& stream) = 0;
+
+  // On the rank's thread, before the first and after the last bucket of a step, when all work is
+  // done. A step whose gradients were not `used` (they were not finite) must leave no trace.
+  virtual void begin(const Step&) {}
+  virtual void end(bool /*used*/) {}
+  virtual std::vector<State> state() { return {}; }
 };
 
 // The plain sum: one all-reduce, in place. The communicator must outlive this.
@@ -60,6 +81,11 @@ class ScatterReduction final : public BucketReduction {
  private:
   Communicator& communicator_;
 };
+
+// The bytes that leave each rank, at least and on the average, when `size` ranks carry out a
+// collective on `bytes` bytes (of the whole range, for all_gather and reduce_scatter too): the
+// 2(n-1)/n and (n-1)/n of the bus bandwidth.
+std::uint64_t bytes_sent(CollectiveKind kind, std::size_t bytes, int size);
 
 // For reductions of several steps: the work that is done when everything enqueued on `stream` so
 // far is. It fails with what the first of `collectives` failed with that did; its times span

@@ -43,7 +43,7 @@ void GradientAverager::begin() {
   for (Ranges& ranges : announced_) ranges.clear();
   std::fill(works_.begin(), works_.end(), Work());
   launched_ = 0;
-  bytes_ = 0;
+  bytes_ = sent_ = 0;
   open_ = true;
 }
 
@@ -94,9 +94,10 @@ void GradientAverager::launch(std::size_t index) {
   const std::size_t offset = static_cast<std::size_t>(bucket.begin) * base::size_of(bucket.dtype);
   const Range range = {static_cast<std::byte*>(flat_[bucket.segment].data) + offset, bucket.count(),
                        bucket.dtype};
-  const auto [work, bytes] = reduction_.reduce(index, range, stream);
+  const auto [work, bytes, sent] = reduction_.reduce(index, range, stream);
   works_[index] = work;
   bytes_ += bytes;
+  sent_ += sent;
   ++launched_;
 }
 

@@ -52,7 +52,9 @@ class GradientAverager {
   void record_times(bool on) { records_times_ = on; }
   const std::vector<BucketTimes>& times() const { return times_; }
   std::uint64_t reductions_this_step() const { return launched_; }
+  // What this rank gave to collectives, and what of it left the rank at least.
   std::uint64_t bytes_this_step() const { return bytes_; }
+  std::uint64_t sent_this_step() const { return sent_; }
 
  private:
   // Announced ranges of one segment: ascending, disjoint, neighbours joined.
@@ -79,7 +81,7 @@ class GradientAverager {
   bool records_times_ = false;
   bool open_ = false;         // between begin() and finish()
   std::size_t launched_ = 0;  // buckets 0 .. launched_-1 are on their way
-  std::uint64_t bytes_ = 0;
+  std::uint64_t bytes_ = 0, sent_ = 0;
 };
 
 }  // namespace lockstep::comm

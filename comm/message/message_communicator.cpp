@@ -82,6 +82,7 @@ Capabilities MessageCommunicator::capabilities_of(const Transport& transport) {
                           K::all_to_all, K::barrier, K::split},
           .devices = {DeviceKind::cpu},
           .wants_addressable_memory = transport.wants_addressable_memory(),
+          .widens_16_bit = true,
           .survives_loss = transport.can_end_waits(),
           .cost = transport.cost()};
 }

@@ -140,12 +140,22 @@ class Parser {
     plan_->add_option("--gpus", workers_, "Number of replicas")->type_name("N");
     plan_->add_flag("--json", planned_.json, "For programs");
     plan_->add_option("--set", sets_, "Override a key")->type_name("KEY=VALUE")->take_all();
+    evaluate_ = app_.add_subcommand(
+        "evaluate", "Evaluate a checkpoint on the test data, on any number of workers");
+    evaluate_->add_option("CHECKPOINT", checkpoint_, "The file, or the folder of a run")
+        ->required();
+    evaluate_->add_option("--gpus", workers_, "Number of replicas")->type_name("N");
+    evaluate_->add_option("--launcher", launcher_, "processes, or threads of one process")
+        ->type_name("KIND");
+    evaluate_->add_option("--set", sets_, "Override a key of the configuration in the checkpoint")
+        ->type_name("KEY=VALUE")
+        ->take_all();
 
     inspect_ = app_.add_subcommand("inspect", "Print what a checkpoint holds");
     inspect_->add_option("CHECKPOINT", checkpoint_, "The file")->required();
 
     app_.require_subcommand(0, 1);
-    for (CLI::App* app : {&app_, compare_, plan_, check_, inspect_}) app->allow_extras();
+    for (CLI::App* app : {&app_, compare_, plan_, check_, evaluate_, inspect_}) app->allow_extras();
   }
 
   Request parse(int argc, const char* const* argv) {
@@ -167,6 +177,10 @@ class Parser {
     }
     if (check_->parsed()) return check_request();
     if (inspect_->parsed()) return InspectRequest{checkpoint_};
+    if (evaluate_->parsed()) {
+      request_.evaluate = checkpoint_;
+      return run_request();
+    }
     return train_request();
   }
 
@@ -184,7 +198,7 @@ class Parser {
     for (const CLI::App* app :
          {static_cast<const CLI::App*>(&app_), static_cast<const CLI::App*>(compare_),
           static_cast<const CLI::App*>(plan_), static_cast<const CLI::App*>(check_),
-          static_cast<const CLI::App*>(inspect_)}) {
+          static_cast<const CLI::App*>(evaluate_), static_cast<const CLI::App*>(inspect_)}) {
       const std::vector<std::string> extras = app->remaining();
       if (extras.empty()) continue;
       const std::string& extra = extras.front();
@@ -224,6 +238,11 @@ class Parser {
           "--config is missing, expected a file such as configs/mlp.yaml; "
           "`train --help` lists the arguments");
     }
+    if (resume_option_->count() > 0) request_.resume = resume_;
+    return run_request();
+  }
+
+  Request run_request() {
     request_.overrides = overrides();
     request_.workers = parse_workers(workers_);
     request_.workers_given = workers_option_->count() > 0;
@@ -232,7 +251,6 @@ class Parser {
           fmt::format("--launcher: found {}, expected processes or threads", launcher_));
     }
     request_.kind = launcher_ == "threads" ? LaunchKind::threads : LaunchKind::processes;
-    if (resume_option_->count() > 0) request_.resume = resume_;
     return request_;
   }
 
@@ -249,6 +267,7 @@ class Parser {
   CLI::App* compare_ = nullptr;
   CLI::App* check_ = nullptr;
   CLI::App* plan_ = nullptr;
+  CLI::App* evaluate_ = nullptr;
   CLI::App* inspect_ = nullptr;
   CLI::Option* workers_option_ = nullptr;
   CLI::Option* resume_option_ = nullptr;

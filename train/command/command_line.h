@@ -21,6 +21,8 @@ struct TrainRequest {
   LaunchKind kind = LaunchKind::processes;
   bool oversubscribe = false;
   std::optional<std::string> resume;  // empty: the newest checkpoint
+  // Instead of training: a checkpoint to evaluate, which holds its own configuration.
+  std::optional<std::string> evaluate;
 };
 
 struct CheckConfigRequest {

@@ -30,7 +30,30 @@ constexpr const char* config_key = "run/config";
 constexpr const char* folder_key = "run/folder";
 constexpr const char* started_key = "run/started";    // nanoseconds on the steady clock
 constexpr const char* resume_key = "run/resume";      // empty: from the beginning
+constexpr const char* evaluate_key = "run/evaluate";  // not empty: nothing else is done
 constexpr std::chrono::seconds settings_timeout{10};  // they are there before the ranks are
+
+// What is to be run: a configuration, and the checkpoint to start from (none: empty).
+struct Task {
+  Config config;
+  std::string name;  // of the configuration, for the run's folder
+  std::string checkpoint;
+};
+
+Task task_of(const TrainRequest& request) {
+  if (request.evaluate) {
+    const std::string checkpoint = find_checkpoint(*request.evaluate, "", "");
+    Task task{parse_config(summarize_checkpoint(checkpoint).config, checkpoint, request.overrides),
+              "evaluate", checkpoint};
+    task.config.run.name.reset();  // is taken by the run that wrote the checkpoint
+    return task;
+  }
+  const std::string file = locate_config(request.config);
+  Task task{load_config(file, request.overrides), file, ""};
+  if (request.resume)
+    task.checkpoint = find_checkpoint(*request.resume, task.config.run.folder, config_name(file));
+  return task;
+}
 
 // The number of ranks: of --gpus, or of the mpirun that started this program.
 int count_workers(const TrainRequest& request,
@@ -92,8 +115,8 @@ void log_start(const Log& log, const Config& config, int workers, const DeviceCh
 
 int train(const TrainRequest& request) {
   const auto started = std::chrono::steady_clock::now();
-  const std::string file = locate_config(request.config);
-  Config config = load_config(file, request.overrides);
+  const auto [given, name, checkpoint] = task_of(request);
+  Config config = given;
   static_cast<void>(FaultHook::from_environment());  // understood before anything starts
   const std::optional<Endpoint> endpoint = choose_endpoint(config.comm);
   const std::optional<comm::MpiEnvironment> mpi_place = mpirun_place(config);
@@ -107,11 +130,9 @@ int train(const TrainRequest& request) {
   config.compute.pin = placement.pin ? "on" : "off";
   const bool draw_seed = !config.seed;
   if (draw_seed) config.seed = std::random_device()();
-  const std::string checkpoint =
-      request.resume ? find_checkpoint(*request.resume, config.run.folder, config_name(file)) : "";
 
   const std::string tuning_line = resolve_tuning(config, workers, request.kind, checkpoint);
-  const std::string folder = make_run_folder(config, file);
+  const std::string folder = make_run_folder(config, name);
   const Log log(base::log_level_from_name(config.run.log_level), "", folder + "/launcher.log");
   log_start(log, config, workers, device, backend, draw_seed);
   log.info("{}", placement.line);
@@ -124,7 +145,8 @@ int train(const TrainRequest& request) {
       {config_key, to_yaml(config)},
       {folder_key, folder},
       {started_key, std::to_string(started.time_since_epoch() / std::chrono::nanoseconds(1))},
-      {resume_key, checkpoint}};
+      {resume_key, checkpoint},
+      {evaluate_key, request.evaluate ? "only" : ""}};
   options.log_folder = folder;
   options.listen = endpoint;
   std::optional<MpiSeats> seats;  // outlives the ranks
@@ -141,6 +163,7 @@ void train_rank(Worker& worker) {
   const std::chrono::nanoseconds started(std::stoll(setting(started_key)));
   RunOptions options{.run_folder = setting(folder_key),
                      .resume = std::nullopt,
+                     .evaluate_only = !setting(evaluate_key).empty(),
                      .started = std::chrono::steady_clock::time_point(started)};
   if (std::string checkpoint = setting(resume_key); !checkpoint.empty()) {
     options.resume = std::move(checkpoint);

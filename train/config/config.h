@@ -66,8 +66,13 @@ struct Config {
     std::optional<double> bucket_mib = 4;  // none: from the costs of the backend
     double first_bucket_mib = 1;
     bool overlap = true;
-    std::string sharding = "none";            // none|optimizer
+    std::string sharding = "none";  // none|optimizer
+    std::string hook = "none";      // see train/parallel/hooks/hooks.h
+    double top_k_ratio = 0.01;      // of a bucket's elements
+    int power_sgd_rank = 4;
+    std::int64_t power_sgd_start = 100;       // updates
     std::string unused_parameters = "error";  // error|zero
+    std::string buffers = "broadcast";        // broadcast|average
     bool operator==(const DataParallel&) const = default;
   } data_parallel;
   struct Comm {

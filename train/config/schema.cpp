@@ -7,6 +7,7 @@
 
 #include "comm/backend.h"
 #include "train/config/binding.h"
+#include "train/parallel/hooks/hooks.h"
 
 namespace lockstep::train {
 namespace {
@@ -248,10 +249,40 @@ void data_parallel_keys(std::vector<Key>& all) {
           "its share of both (ZeRO stage 1), for less memory. The same bits on the ring backend, "
           "whose comm.algorithm ring and halving_doubling alone add in another order."))
       .other_names = {"zero", "zero_stage", "fsdp"};
+  std::vector<std::string> words, summaries;
+  for (const HookSpec& hook : hooks()) {
+    words.push_back(hook.name);
+    summaries.push_back(fmt::format("{}: {}", hook.name, hook.summary));
+  }
+  add(&DataParallel::hook,
+      choice("hook", words,
+             fmt::format("What travels of a bucket of gradients ({}). See docs/hooks.md.",
+                         fmt::join(summaries, "; "))))
+      .other_names = {"comm_hook", "compression"};
+  add(&DataParallel::top_k_ratio,
+      real("top_k_ratio", above_up_to(0, 1),
+           "Share of a bucket's gradients that each worker sends; pays below 1 / workers."))
+      .only_with = Condition{"data_parallel.hook", {"top_k"}};
+  const Condition power_sgd{"data_parallel.hook", {"power_sgd"}};
+  add(&DataParallel::power_sgd_rank,
+      integer("power_sgd_rank", between(1, 1024),
+              "Rank of the approximation: a weight [n, m] takes rank * (n + m) elements."))
+      .only_with = power_sgd;
+  add(&DataParallel::power_sgd_start,
+      integer("power_sgd_start", at_least(1),
+              "The first update that is compressed; those before it, when gradients change most, "
+              "travel as they are."))
+      .only_with = power_sgd;
   add(&DataParallel::unused_parameters,
       choice("unused_parameters", {"error", "zero"},
              "A parameter that an update does not reach ends the run, named, before the update; or "
              "its gradient is zero."));
+  add(&DataParallel::buffers,
+      choice("buffers", {"broadcast", "average"},
+             "How buffers (the running statistics of batch norm) become equal on all workers: rank "
+             "0's hold, and are broadcast where they are used; or after each update the mean, in "
+             "which all its samples count alike."))
+      .other_names = {"broadcast_buffers"};
 }
 
 void comm_keys(std::vector<Key>& all) {

@@ -8,6 +8,7 @@
 #include "framework/autograd/engine.h"
 #include "framework/kernels/kernels.h"
 #include "train/parallel/agreement.h"
+#include "train/parallel/peer_memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -51,20 +52,6 @@ std::vector<comm::Range> flat_gradients(const nn::ParameterArena& arena) {
   return ranges;
 }
 
-// Memory that peers can read in place, if the backend has such: for gradients, and for parameters
-// that peers gather.
-nn::BufferSource addressable_source(comm::Communicator& communicator) {
-  if (!communicator.capabilities().wants_addressable_memory) return {};
-  return [&communicator](std::size_t bytes) {
-    auto memory = communicator.addressable_memory(bytes);
-    if (!memory)
-      throw StartupError(
-          fmt::format("backend {} gave no memory that its ranks can address, asked for {} bytes",
-                      communicator.backend(), bytes));
-    return Buffer(memory->local().data(), bytes, memory);
-  };
-}
-
 // Which gradient stands where: the dry run found it, on each rank for itself.
 std::string gradient_order(const nn::ParameterArena& arena) {
   std::string lines;
@@ -96,8 +83,9 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
       timeline_(context, options.trace),
       model_(agreed(std::move(model), context, communicator, options)),
       arena_(context, *model_, nn::backward_order(*model_, example, dry_loss),
-             addressable_source(communicator),
-             options.shard_optimizer ? addressable_source(communicator) : nn::BufferSource()),
+             peer_memory(communicator),
+             options.shard_optimizer ? peer_memory(communicator) : nn::BufferSource()),
+      buffers_(context, communicator, *model_, options.buffers),
       communication_(options.overlap && communicator.size() > 1
                          ? context.make_stream("communication")
                          : nullptr),
@@ -133,13 +121,11 @@ void Replica::take_parameters_of_rank_0() {
         .broadcast({segment.parameters.data(), segment.parameters.count(), segment.dtype}, 0,
                    stream)
         .wait();
-  for (auto& buffer : model_->named_buffers())
-    communicator_
-        .broadcast({buffer.tensor.data(), buffer.tensor.count(), buffer.tensor.dtype()}, 0, stream)
-        .wait();
+  buffers_.broadcast(stream);
 }
 
-void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool average) {
+void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool average,
+                           double loss_scale) {
   averaging_ = average;
   step_ = step;
   micro_batches_ = micro_batches;
@@ -150,6 +136,8 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
   frozen_.look();
   if (!averaging_) return;
+  buffers_.begin();
+  reduction_->begin({.number = step, .loss_scale = loss_scale});
   averager_.begin();
   if (options_.before_all_reduce) {
     communication_stream_->enqueue([this, step] {
@@ -234,7 +222,11 @@ void Replica::wait_for_all() {
 }
 
 bool Replica::gradients_are_finite() {
-  if (averaging_) return std::isfinite(averaged_norm());
+  if (averaging_) {
+    const bool finite = std::isfinite(averaged_norm());
+    if (!finite) reduction_->end(/*used=*/false);
+    return finite;
+  }
   const Timeline::Span span(timeline_, Activity::update);
   const auto& segments = arena_.segments();
   return std::all_of(segments.begin(), segments.end(), [this](const auto& segment) {
@@ -261,6 +253,13 @@ double Replica::clip_factor(double gradient_scale) {
 }
 
 bool Replica::update(double lr, double gradient_scale) {
+  const bool used = apply_buckets(lr, gradient_scale);
+  if (!used) wait_for_all();
+  reduction_->end(used);
+  return used;
+}
+
+bool Replica::apply_buckets(double lr, double gradient_scale) {
   kernels::GradientUse use = {.scale = gradient_scale};
   if (options_.clip_value) use.limit = *options_.clip_value;
   // What needs the norm sees by it whether all gradients are finite. So do ranks that each have a

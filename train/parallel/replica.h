@@ -23,6 +23,7 @@
 #include "comm/communicator.h"
 #include "framework/nn/parameter_arena.h"
 #include "framework/optim/optimizer.h"
+#include "train/parallel/buffers.h"
 #include "train/parallel/frozen_parameters.h"
 #include "train/parallel/gradient_norm.h"
 #include "train/parallel/sharding.h"
@@ -47,6 +48,7 @@ struct ReplicaOptions {
   // same bits as without where reduce-scatter adds in the order of all-reduce. Not with a
   // make_reduction.
   bool shard_optimizer = false;
+  BufferPolicy buffers = BufferPolicy::broadcast;
   // The update of a bucket's parameters waits for that bucket only, not for all. Without effect
   // where a decision needs all of them first (clip_norm, shard_optimizer).
   bool per_bucket = true;
@@ -86,7 +88,9 @@ class Replica {
 
   // `micro_batches`: how many calls of backward() follow. With `average` false the gradients stay
   // this rank's own and no update may follow: to see what a rank contributes.
-  void begin_update(std::int64_t step, std::int64_t micro_batches = 1, bool average = true);
+  // `loss_scale`: what the losses are multiplied by.
+  void begin_update(std::int64_t step, std::int64_t micro_batches = 1, bool average = true,
+                    double loss_scale = 1);
   // A micro-batch's gradients. An undefined `loss` is a micro-batch without rows on this rank.
   void backward(const Variable& loss);
   // Everything is on its way. Throws UsageError naming a parameter that no backward reached.
@@ -100,6 +104,10 @@ class Replica {
   bool update(double lr, double gradient_scale = 1);
   // Of the averaged, scaled gradients of the last update, before clipping; only with clip_norm.
   double gradient_norm() const { return gradient_norm_; }
+
+  // The model's buffers follow the ranks' policy: begin_update() remembers them, start() comes
+  // after finish_backward(), end() after the update, synchronize() before they are used.
+  ModelBuffers& buffers() { return buffers_; }
 
   nn::Module& model() { return *model_; }
   // Both wait for parameters that are still on their way, as reading one through its Variable does.
@@ -116,9 +124,11 @@ class Replica {
   OptimizerState blank_optimizer_state();
   void take_optimizer_state(const OptimizerState& whole);
   const comm::GradientAverager& averager() const { return averager_; }
+  comm::BucketReduction& reduction() { return *reduction_; }
   // Where collectives run: the compute stream when there is nothing to overlap.
   Stream& communication_stream() { return *communication_stream_; }
   comm::Communicator& communicator() { return communicator_; }
+  Context& context() { return context_; }
 
   // Where the time of a step goes. begin_step() comes before everything the step does; end_step()
   // when all its collectives are done, `summary` being the one that closed it, if one did.
@@ -134,6 +144,7 @@ class Replica {
   void wait_for_bucket(std::size_t bucket);
   void wait_for_all();
   double averaged_norm();
+  bool apply_buckets(double lr, double gradient_scale);
   double clip_factor(double gradient_scale);
   void apply(std::size_t bucket, comm::Slice part, const kernels::GradientUse& use);
   void update_slices(const kernels::GradientUse& use);
@@ -145,6 +156,7 @@ class Replica {
   Timeline timeline_;
   std::shared_ptr<nn::Module> model_;
   nn::ParameterArena arena_;
+  ModelBuffers buffers_;
   std::unique_ptr<Stream> communication_;  // a stream of its own, if there is one
   Stream* communication_stream_;
   std::unique_ptr<comm::BucketReduction> reduction_;

@@ -60,9 +60,10 @@ TEST(BucketReduction, MayTakeSeveralSteps) {
   run_ranks(3, {}, [](Communicator& communicator, Stream& stream) {
     InBytes reduction(communicator, 100);
     std::vector<float> gradients(77, static_cast<float>(communicator.rank() + 1));
-    const auto [work, bytes] = reduction.reduce(5, range_of(std::span(gradients)), stream);
+    const auto started = reduction.reduce(5, range_of(std::span(gradients)), stream);
+    const Work& work = started.work;
     work.wait();
-    EXPECT_EQ(bytes, 77u);
+    EXPECT_EQ(started.bytes, 77u);
     EXPECT_THAT(gradients, Each(6.0f));
     EXPECT_LE(work.times().start, work.times().end);
     EXPECT_NE(work.times().start, device::Clock::time_point());
