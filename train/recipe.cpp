@@ -51,6 +51,13 @@ ReplicaOptions replica_options(const Config& config, const FaultHook& faults, in
   if (config.run.trace)
     options.trace = {*config.run.trace, *config.run.trace + config.run.trace_steps - 1};
   options.overlap = config.data_parallel.overlap;
+  options.make_reduction = make_hook(
+      config.data_parallel.hook,
+      {.top_k_ratio = config.data_parallel.top_k_ratio,
+       .power_sgd_rank = config.data_parallel.power_sgd_rank,
+       .power_sgd_start = config.data_parallel.power_sgd_start,
+       .seed = *config.seed,
+       .may_skip = config.train.on_nonfinite == "skip" || config.train.loss_scale == "dynamic"});
   options.buffers =
       config.data_parallel.buffers == "average" ? BufferPolicy::average : BufferPolicy::broadcast;
   options.unused_parameters = config.data_parallel.unused_parameters == "zero"

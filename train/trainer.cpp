@@ -206,8 +206,9 @@ void Trainer::announce() {
   log_.info("data '{}': {} training and {} test samples, {} steps per epoch of batch {}",
             config_.data.file, training_data_.samples(), test_data_.samples(),
             training_data_.steps_per_epoch(), config_.train.batch_size);
-  log_.info("buckets: {}{}", replica_->averager().plan().describe(),
-            describe_algorithms(replica_->averager().plan(), communicator_));
+  log_.info("buckets: {}{}; hook {}", replica_->averager().plan().describe(),
+            describe_algorithms(replica_->averager().plan(), communicator_),
+            replica_->reduction().name());
   log_.debug("initial weights {}", weights_digest(arena));
   if (metrics_)
     metrics_->start({.workers = communicator_.size(),
