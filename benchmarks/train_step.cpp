@@ -22,6 +22,7 @@
 #include "framework/device/cpu/cpu_context.h"
 #include "framework/ops/cross_entropy.h"
 #include "train/launch/launch.h"
+#include "train/parallel/hooks/hooks.h"
 #include "train/placement.h"
 #include "train/recipe.h"
 
@@ -42,6 +43,7 @@ struct Arguments {
   std::string sharding = "none";
   std::string algorithm = "auto";
   std::string pin = "auto";
+  std::string hook = "none";
   double bucket_mib = *train::Config::DataParallel().bucket_mib;
   double first_bucket_mib = train::Config::DataParallel().first_bucket_mib;
   bool synchronised = true;
@@ -69,6 +71,10 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--algorithm", arguments.algorithm, "of the all-reduce");
   app.add_option("--pin", arguments.pin, "confine each worker to cores of its own: compute.pin")
       ->check(CLI::IsMember({"auto", "on", "off"}));
+  std::vector<std::string> hooks;
+  for (const train::HookSpec& hook : train::hooks()) hooks.push_back(hook.name);
+  app.add_option("--hook", arguments.hook, "how buckets are compressed; power_sgd from step 1 on")
+      ->check(CLI::IsMember(hooks));
   app.add_option("--bucket-mib", arguments.bucket_mib, "size of a bucket of gradients");
   app.add_option("--first-bucket-mib", arguments.first_bucket_mib, "size of the first one");
   app.add_flag("!--no-sync", arguments.synchronised, "only the steps without communication");
@@ -115,6 +121,8 @@ train::Config config_of(const Arguments& arguments, const Workload& workload) {
   config.data_parallel = {arguments.bucket_mib, arguments.first_bucket_mib,
                           arguments.overlap == "on"};
   config.data_parallel.sharding = arguments.sharding;
+  config.data_parallel.hook = arguments.hook;
+  config.data_parallel.power_sgd_start = 1;
   config.comm.algorithm = arguments.algorithm;
   return config;
 }
@@ -156,6 +164,7 @@ double proportional_set_size() {
 struct Series {
   std::vector<double> steps, exposed, hidden;
   double first_step_end = 0;  // clock_seconds()
+  std::uint64_t sent = 0;     // bytes that left a rank in a step, at least
 };
 
 // One rank's part of the benchmark.
@@ -236,6 +245,7 @@ class Bench {
       before = now;
     }
     replica->wait_for_parameters();
+    series.sent = replica->sent_bytes();
     // Before the replica goes: the memory of all counts, and shared memory counts for all.
     communicator.barrier(context_->compute_stream()).wait();
     memory_ = proportional_set_size();
@@ -279,20 +289,20 @@ std::string json(std::optional<double> value) {
 
 void print_heading(const Arguments& arguments, double peak) {
   const Workload workload = workload_of(arguments);
-  fmt::print("# train_step: {}, 784-{}-10, global batch {}, {} steps, {}, overlap {}\n",
+  fmt::print("# train_step: {}, 784-{}-10, global batch {}, {} steps, {}, overlap {}, hook {}\n",
              arguments.model, fmt::join(workload.hidden, "-"), workload.batch, workload.steps,
-             arguments.launcher, arguments.overlap);
+             arguments.launcher, arguments.overlap, arguments.hook);
   fmt::print("# products: {:.2f} GFLOP a step; peak of a core: {:.0f} GFLOP/s. Times in ms\n",
              workload.operations() * 1e-9, peak * 1e-9);
-  fmt::print("{:>7} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9}\n",
+  fmt::print("{:>7} {:>9} {:>9} {:>9} {:>9} {:>10} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9} {:>9}\n",
              "workers", "step", "q1", "q3", "mean", "samples/s", "compute", "exposed", "hidden",
-             "floor", "PSS MiB", "start");
+             "floor", "PSS MiB", "start", "sent MiB");
   std::fflush(stdout);
 }
 
 void Bench::report(const std::optional<Series>& steps, std::optional<double> compute,
                    double floor) const {
-  std::optional<double> q1, median, q3, mean, rate, exposed, hidden, start, memory;
+  std::optional<double> q1, median, q3, mean, rate, exposed, hidden, start, memory, sent;
   if (steps) {
     const Summary step(steps->steps);
     q1 = step.q1, median = step.median, q3 = step.q3, mean = step.mean;
@@ -301,15 +311,19 @@ void Bench::report(const std::optional<Series>& steps, std::optional<double> com
     hidden = Summary(steps->hidden).median;
     start = start_;
     memory = memory_;
+    sent = static_cast<double>(steps->sent);
   }
 
   const auto ms = [](std::optional<double> seconds) {
     return cell(seconds ? std::optional(*seconds * 1e3) : seconds, 9, 3);
   };
-  fmt::print("{:>7} {} {} {} {} {} {} {} {} {} {} {}\n", worker_.world_size(), ms(median), ms(q1),
-             ms(q3), ms(mean), cell(rate, 10, 0), ms(compute), ms(exposed), ms(hidden), ms(floor),
-             cell(memory ? std::optional(*memory / (1 << 20)) : memory, 8, 1),
-             cell(start ? std::optional(*start * 1e3) : start, 9, 1));
+  const auto mebibytes = [](std::optional<double> bytes, int width, int digits) {
+    return cell(bytes ? std::optional(*bytes / (1 << 20)) : bytes, width, digits);
+  };
+  fmt::print("{:>7} {} {} {} {} {} {} {} {} {} {} {} {}\n", worker_.world_size(), ms(median),
+             ms(q1), ms(q3), ms(mean), cell(rate, 10, 0), ms(compute), ms(exposed), ms(hidden),
+             ms(floor), mebibytes(memory, 8, 1),
+             cell(start ? std::optional(*start * 1e3) : start, 9, 1), mebibytes(sent, 9, 3));
   std::fflush(stdout);
   if (arguments_.json.empty()) return;
   std::ofstream file(arguments_.json, std::ios::app);
@@ -318,11 +332,11 @@ void Bench::report(const std::optional<Series>& steps, std::optional<double> com
              R"({{"benchmark": "train_step", "model": "{}", "batch": {}, "workers": {}, "launcher": "{}", )"
              R"("overlap": {}, "steps": {}, "median": {}, "q1": {}, "q3": {}, "mean": {}, "compute": {}, )"
              R"("exposed": {}, "hidden": {}, "floor": {}, "samples_per_second": {}, "pss_bytes": {}, )"
-             R"("start": {}}})",
+             R"("start": {}, "hook": "{}", "sent_bytes": {}}})",
              arguments_.model, workload_.batch, worker_.world_size(), arguments_.launcher,
              config_.data_parallel.overlap, workload_.steps, json(median), json(q1), json(q3),
              json(mean), json(compute), json(exposed), json(hidden), json(floor), json(rate),
-             json(memory), json(start))
+             json(memory), json(start), arguments_.hook, json(sent))
       << '\n';
   if (!file.flush()) throw UsageError("cannot write " + arguments_.json);
 }

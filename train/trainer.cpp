@@ -290,7 +290,7 @@ void Trainer::train_step() {
                     .parts = parts,
                     .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
                     .reduced_bytes = replica_->averager().bytes_this_step(),
-                    .sent_bytes = replica_->averager().sent_this_step()});
+                    .sent_bytes = replica_->sent_bytes()});
 }
 
 data::Batch Trainer::next_batch() {

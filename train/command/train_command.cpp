@@ -43,10 +43,15 @@ struct Task {
 Task task_of(const TrainRequest& request) {
   if (request.evaluate) {
     const std::string checkpoint = find_checkpoint(*request.evaluate, "", "");
-    Task task{parse_config(summarize_checkpoint(checkpoint).config, checkpoint, request.overrides),
-              "evaluate", checkpoint};
-    task.config.run.name.reset();  // is taken by the run that wrote the checkpoint
-    return task;
+    // What suited that run: its folder's name, its machine and number of workers.
+    std::vector<Override> overrides = {
+        {"run.name", "null", "train evaluate"},
+        {"compute.pin", "auto", "train evaluate"},
+        {"comm.tuning", "null", "train evaluate"},
+    };
+    overrides.insert(overrides.end(), request.overrides.begin(), request.overrides.end());
+    return {parse_config(summarize_checkpoint(checkpoint).config, checkpoint, overrides),
+            "evaluate", checkpoint};
   }
   const std::string file = locate_config(request.config);
   Task task{load_config(file, request.overrides), file, ""};

@@ -53,6 +53,12 @@ std::vector<BrokenRule> broken_rules(const Config& config) {
                       fmt::format("found {} with optimizer.clip_norm: {}, expected one of the two",
                                   *config.optimizer.clip_value, *config.optimizer.clip_norm)});
   }
+  if (config.data_parallel.hook != "none" && config.data_parallel.sharding != "none") {
+    broken.push_back({"data_parallel.hook",
+                      fmt::format("found {}, expected none with data_parallel.sharding: {}, whose "
+                                  "shards are slices of the plain sum",
+                                  config.data_parallel.hook, config.data_parallel.sharding)});
+  }
   if (const char* decision = decision_over_all_gradients(config);
       decision && config.optimizer.per_bucket == "on") {
     broken.push_back({"optimizer.per_bucket",

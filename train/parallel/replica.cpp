@@ -345,4 +345,13 @@ StepParts Replica::end_step(const comm::Work& summary) {
   return timeline_.end_step({averager_.works(), averager_.times(), summary});
 }
 
+std::uint64_t Replica::sent_bytes() const {
+  std::uint64_t bytes = averager_.sent_this_step();
+  if (gather_)
+    for (const auto& bucket : averager_.plan().buckets)
+      bytes +=
+          comm::bytes_sent(comm::CollectiveKind::all_gather, bucket.bytes(), communicator_.size());
+  return bytes;
+}
+
 }  // namespace lockstep::train

@@ -135,6 +135,9 @@ class Replica {
   Timeline& timeline() { return timeline_; }
   void begin_step(std::int64_t step);
   StepParts end_step(const comm::Work& summary = {});
+  // Bytes that left this rank in the current update, at least: gradients and, with shard_optimizer,
+  // parameters.
+  std::uint64_t sent_bytes() const;
 
  private:
   void announce(const Variable& leaf, std::int64_t begin, std::int64_t end,

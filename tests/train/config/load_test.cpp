@@ -212,6 +212,9 @@ TEST(LoadConfig, ChecksKeysAgainstEachOther) {
               HasSubstr("optimizer.clip_value: found 0.5 with optimizer.clip_norm: 1"));
   EXPECT_EQ(error_with("optimizer.clip_value", "0.5"), "no error");
   EXPECT_EQ(error_with("data_parallel.sharding", "optimizer"), "no error");
+  EXPECT_THAT(errors_of(minimal, {{"data_parallel.hook", "top_k", "--set"},
+                                  {"data_parallel.sharding", "optimizer", "--set"}}),
+              HasSubstr("data_parallel.hook: found top_k, expected none"));
 }
 
 TEST(LoadConfig, TheCommandLineGoesFirst) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "framework/base/hash.h"
+#include "framework/nn/linear.h"
 #include "tests/train/parallel/toy_training.h"
 #include "train/parallel/hooks/hooks.h"
 
@@ -83,6 +84,39 @@ TEST_P(HooksInTraining, WithClippingAccumulationAndFewerRowsThanRanks) {
   ToyProblem wide = problem_with(GetParam());
   wide.dtype = DType::float64;
   train_together(2, wide);
+}
+
+class UnusedLayer final : public nn::Module {
+ public:
+  UnusedLayer(Context& context, const ToyProblem& problem) {
+    used_ = register_module(
+        "used", std::make_shared<nn::Linear>(context, problem.features, problem.classes));
+    unused_ = register_module("unused", std::make_shared<nn::Linear>(context, 20, 20));
+  }
+  Variable forward(const Variable& x) override { return (*used_)(x); }
+
+ private:
+  std::shared_ptr<nn::Linear> used_, unused_;
+};
+
+TEST_P(HooksInTraining, LeaveUnusedParametersWhereTheyAre) {
+  ToyProblem problem = problem_with(GetParam());
+  problem.momentum = 0;
+  problem.replica.unused_parameters = UnusedParameters::zero;
+  problem.make_model = [](Context& context, const ToyProblem& p) -> std::shared_ptr<nn::Module> {
+    auto model = std::make_shared<UnusedLayer>(context, p);
+    model->initialize(p.seed);
+    return model;
+  };
+  train_together(3, problem);
+  std::mutex mutex;
+  std::set<float> values;
+  problem.after_update = [&](Rank, Replica& replica, std::int64_t) {
+    const std::scoped_lock lock(mutex);
+    values.insert(replica.model().named_parameters()[2].variable.value().data<float>()[7]);
+  };
+  run_ranks(3, [&](Rank rank) { train_toy(rank, problem); });
+  EXPECT_EQ(values.size(), 1u);
 }
 
 TEST_P(HooksInTraining, ReduceOnlyInTheLastMicroBatch) {
