@@ -110,8 +110,9 @@ void run_rank(train::Worker& worker) {
   const bool times = arguments.tune.empty() && arguments.record.empty();
   std::vector<Row> rows;
   if (times) rows = make_rows(arguments, worker);
+  const train::Machine machine = train::this_machine();  // with all of its cores
   take_place(arguments, worker);
-  if (!arguments.tune.empty()) return Tuner(arguments, worker).run();
+  if (!arguments.tune.empty()) return Tuner(arguments, worker, machine).run();
   if (!arguments.record.empty()) return record(arguments, worker);
   measure(arguments, worker, std::move(rows));
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
+#include <cstring>
 #include <memory>
 #include <span>
 #include <string>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <fstream>
 
 #include "benchmarks/all_reduce_rank.h"
 #include "comm/ring/algorithm_table.h"
@@ -15,8 +16,11 @@ inline constexpr double worth_a_change = 0.95;
 
 class Tuner {
  public:
-  Tuner(const Arguments& arguments, train::Worker& worker)
-      : arguments_(arguments), worker_(worker), largest_(base::parse_bytes(arguments.maximum)) {
+  Tuner(const Arguments& arguments, train::Worker& worker, train::Machine machine)
+      : arguments_(arguments),
+        worker_(worker),
+        machine_(std::move(machine)),
+        largest_(base::parse_bytes(arguments.maximum)) {
     for (const std::string_view name : comm::ring::algorithm_names())
       benches_.push_back(std::make_unique<RankBench>(
           arguments,
@@ -100,11 +104,10 @@ class Tuner {
 
   // Beside what the file has for other ranks of this machine.
   void save(const std::string& table) const {
-    const train::Machine machine = train::this_machine();
-    train::TuningFile file{machine, {}};
+    train::TuningFile file{machine_, {}};
     if (std::ifstream(arguments_.tune).good()) {
       file = train::read_tuning_file(arguments_.tune);
-      if (file.machine != machine)
+      if (file.machine != machine_)
         throw ConfigError(arguments_.tune + " was measured on another machine: name another file");
     }
     file.all_reduce[arguments_.launcher][worker_.world_size()] = table;
@@ -113,6 +116,7 @@ class Tuner {
 
   const Arguments& arguments_;
   train::Worker& worker_;
+  train::Machine machine_;
   std::size_t largest_;
   std::vector<std::unique_ptr<RankBench>> benches_;
   std::vector<Row> rows_;

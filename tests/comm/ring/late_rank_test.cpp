@@ -1,35 +1,21 @@
 // A rank that comes when the others have given up must leave their memory alone: they may have
 // freed it.
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <latch>
 #include <thread>
 #include <vector>
 
-#include "comm/memory/core_mask.h"
 #include "comm/ring/ring.h"
 #include "framework/device/cpu/cpu_context.h"
+#include "tests/comm/ring/one_core.h"
 
 namespace lockstep::comm::ring {
 
 namespace {
 
 constexpr int ranks = 3;
-
-// So that there are more ranks than cores, whatever the machine.
-void stay_on_one_core() {
-  const CoreMask mask = CoreMask::of_this_thread();
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  for (int cpu = 0; cpu < CoreMask::most; ++cpu) {
-    if (((mask.words[static_cast<std::size_t>(cpu) / 64] >> (cpu % 64)) & 1) == 0) continue;
-    CPU_SET(cpu, &one);
-    break;
-  }
-  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-}
 
 // All but the last rank come, wait in vain and give up; then the last one comes.
 void come_late(std::size_t count, bool crowded) {
@@ -39,7 +25,8 @@ void come_late(std::size_t count, bool crowded) {
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
-      if (crowded) stay_on_one_core();
+      // More ranks than cores, whatever the machine.
+      if (crowded) testing::stay_on_core(0);
       const auto communicator =
           make_ring_communicator(std::move(groups[static_cast<std::size_t>(r)]),
                                  {.timeout = std::chrono::seconds(1), .algorithm = "two_shot"});

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <hwloc.h>
 
+#include <initializer_list>
 #include <memory>
 
 #include "framework/base/error.h"
@@ -17,10 +18,17 @@ struct Destroy {
 using Handle = std::unique_ptr<hwloc_topology, Destroy>;
 using Bitmap = std::unique_ptr<hwloc_bitmap_s, Destroy>;
 
+// Looks at what is asked for alone: each rank waits for this when it starts. (The x86 component
+// would visit every core in turn for details that Linux has too.)
 Handle make_handle() {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) throw StartupError("hwloc cannot start");
-  return Handle(topology);
+  Handle handle(topology);
+  hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+  hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
+  for (const auto type : {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_CORE})
+    hwloc_topology_set_type_filter(topology, type, HWLOC_TYPE_FILTER_KEEP_ALL);
+  return handle;
 }
 
 void load(const Handle& handle) {
