@@ -73,8 +73,8 @@ class Kernels {
 
   // --- Matrix products ------------------------------------------------------------------------
   // c (+)= a * b over the last two axes, leading axes broadcast. Any strides, without copies of
-  // whole operands. On the CPU an element is one chain of multiply-adds along the summed axis, so a
-  // row of c depends on that row of a alone, not on how many others are in the batch.
+  // whole operands. An element is one chain of multiply-adds along the summed axis, so a row of c
+  // depends on that row of a alone, not on how many others are in the batch.
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const = 0;
   // y[m, out] = activation(x[m, in] * w[out, in]^T + bias[out]); `bias` may be undefined. When
   // `pre` is defined the value before the activation is stored there too (gelu needs it for its
