@@ -33,11 +33,11 @@ Json trace_of(const std::string& run_folder) {
   return Json::parse(file)["traceEvents"];
 }
 
-double begin(const Json& event) {
+double begin_of(const Json& event) {
   return event["ts"];
 }
-double end(const Json& event) {
-  return begin(event) + event["dur"].get<double>();
+double end_of(const Json& event) {
+  return begin_of(event) + event["dur"].get<double>();
 }
 
 // The complete events of one rank and step with this category and, unless empty, name.
@@ -56,7 +56,7 @@ int ready_after(const Json& trace, int rank, int step, double time) {
   int count = 0;
   for (const auto& event : trace)
     count += event["ph"] == "i" && event["pid"] == rank && event["args"]["step"] == step &&
-             event["name"].get<std::string>().ends_with("ready") && begin(event) >= time;
+             event["name"].get<std::string>().ends_with("ready") && begin_of(event) >= time;
   return count;
 }
 
@@ -87,15 +87,15 @@ void check_format(const Json& trace, int ranks) {
   for (auto& [track, events] : tracks) {
     EXPECT_EQ(threads.at(track), track.second == 0 ? "compute" : "communication");
     std::sort(events.begin(), events.end(), [](const Json& a, const Json& b) {
-      return begin(a) != begin(b) ? begin(a) < begin(b) : end(a) > end(b);
+      return begin_of(a) != begin_of(b) ? begin_of(a) < begin_of(b) : end_of(a) > end_of(b);
     });
     std::vector<double> open;
     for (const auto& event : events) {
-      while (!open.empty() && open.back() <= begin(event)) open.pop_back();
+      while (!open.empty() && open.back() <= begin_of(event)) open.pop_back();
       if (!open.empty()) {
-        ASSERT_LE(end(event), open.back() + 0.01) << event;
+        ASSERT_LE(end_of(event), open.back() + 0.01) << event;
       }
-      open.push_back(end(event));
+      open.push_back(end_of(event));
     }
   }
 }
@@ -108,7 +108,7 @@ void check_activities_fill_the_steps(const Json& trace, int ranks, int steps) {
       const Json bounds = events_of(trace, rank, step, "step").at(0);
       whole += bounds["dur"].get<double>();
       for (const auto& event : events_of(trace, rank, step, "activity"))
-        if (begin(event) >= begin(bounds) && end(event) <= end(bounds))
+        if (begin_of(event) >= begin_of(bounds) && end_of(event) <= end_of(bounds))
           activities += event["dur"].get<double>();
     }
     EXPECT_GT(activities, 0.95 * whole) << "rank " << rank;
@@ -144,8 +144,8 @@ TEST(Trace, CommunicationRunsBesideTheBackwardPass) {
     for (int step = 1; step <= 20; ++step) {
       const auto first_bucket = events_of(trace, rank, step, "communication", "bucket 0").at(0);
       const auto first_layer = events_of(trace, rank, step, "backward layer", "hidden.0").at(0);
-      early += begin(first_bucket) < begin(first_layer);
-      EXPECT_LE(ready_after(trace, rank, step, end(first_layer)), 1);
+      early += begin_of(first_bucket) < begin_of(first_layer);
+      EXPECT_LE(ready_after(trace, rank, step, end_of(first_layer)), 1);
       EXPECT_EQ(first_bucket["tid"], 1);
       EXPECT_EQ(first_layer["tid"], 0);
       EXPECT_EQ(events_of(trace, rank, step, "communication").size(),
@@ -181,8 +181,8 @@ TEST(Trace, WithoutOverlapAllCommunicationIsExposed) {
   EXPECT_NEAR(metrics(folder, "epoch").at(0)["overlap"].get<double>(), 0, 1e-9);
   // Each bucket travels after the last layer's backward pass.
   for (int step = 1; step <= 20; ++step)
-    EXPECT_GE(begin(events_of(trace, 2, step, "communication", "bucket 0").at(0)),
-              end(events_of(trace, 2, step, "backward layer", "hidden.0").at(0)));
+    EXPECT_GE(begin_of(events_of(trace, 2, step, "communication", "bucket 0").at(0)),
+              end_of(events_of(trace, 2, step, "backward layer", "hidden.0").at(0)));
 }
 
 TEST(Trace, NamesTheRankThatTheOthersWaitedFor) {
