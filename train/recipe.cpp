@@ -96,6 +96,10 @@ Variable dry_loss(const Variable& logits) {
 
 }  // namespace
 
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+}
+
 std::int64_t total_steps(const Config& config, std::int64_t steps_per_epoch) {
   const std::int64_t all = config.train.epochs * steps_per_epoch;
   return config.train.steps ? std::min(*config.train.steps, all) : all;
@@ -115,8 +119,7 @@ optim::Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch
 
 comm::CommunicatorOptions communicator_options(const Config& config) {
   comm::CommunicatorOptions options;
-  options.timeout =
-      std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(config.comm.timeout * 1000)));
+  options.timeout = milliseconds(config.comm.timeout);
   options.algorithm = config.comm.algorithm;
   options.tuning = config.comm.tuning.value_or("");
   options.check = config.comm.check == "off"    ? comm::AgreementCheck::off

@@ -1,6 +1,8 @@
 // From the configuration to the objects it describes.
 #pragma once
 
+#include <chrono>
+
 #include "comm/communicator.h"
 #include "framework/optim/schedule.h"
 #include "models/registry.h"
@@ -9,6 +11,9 @@
 #include "train/parallel/replica.h"
 
 namespace lockstep::train {
+
+// A time as the configuration has it, rounded up.
+std::chrono::milliseconds milliseconds(double seconds);
 
 // Updates of the whole run: all epochs, or train.steps if that ends it sooner.
 std::int64_t total_steps(const Config& config, std::int64_t steps_per_epoch);

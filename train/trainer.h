@@ -1,27 +1,24 @@
-// The training run as one rank lives it.
+// The training loop of one rank, once everything that it stands on is there.
 #pragma once
 
-#include <chrono>
-#include <optional>
-#include <string>
+#include <exception>
+#include <functional>
 
-#include "train/config/config.h"
-#include "train/launch/worker.h"
+#include "comm/communicator.h"
+#include "framework/base/log.h"
+#include "framework/device/context.h"
+#include "train/fault.h"
+#include "train/parallel/host_storage.h"
+#include "train/run_rank.h"
 
 namespace lockstep::train {
 
-struct RunOptions {
-  std::string run_folder;             // exists; rank 0 writes metrics and checkpoints there
-  std::optional<std::string> resume;  // a checkpoint file
-  bool evaluate_only = false;         // no training: evaluate what was resumed
-  // When the user started the program, on the clock that all processes of the host share.
-  std::chrono::steady_clock::time_point started;
-};
+using FailureHandler = std::function<void(const std::exception& error)>;
 
-// Trains as `config` says (its seed is set) and returns when all requested work is done, or at the
-// step at which the ranks agreed to stop after Worker::stop_requested(). The same call on every
-// rank. Throws the error types of framework/base/error.h; before it does, the other ranks have been
-// told.
-void run_rank(const Config& config, const RunOptions& options, Worker& worker);
+// Trains, or evaluates, as run_rank() does. `on_failure` is told of an error while all that waits
+// for other ranks when it is torn down is still there; then the error is thrown on.
+void run_training(const Config& config, const RunOptions& options, Worker& worker,
+                  const FaultHook& faults, Context& context, comm::Communicator& communicator,
+                  HostStorage& storage, const Log& log, const FailureHandler& on_failure);
 
 }  // namespace lockstep::train

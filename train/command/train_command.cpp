@@ -19,7 +19,7 @@
 #include "train/config/print.h"
 #include "train/fault.h"
 #include "train/placement.h"
-#include "train/trainer.h"
+#include "train/run_rank.h"
 #include "train/tuning_file.h"
 
 namespace lockstep::train {
