@@ -45,9 +45,9 @@ TEST(OwnHook, TheMajorityWins) {
 
 // The page shows this very code.
 TEST(OwnHook, IsTheOneOfThePage) {
-  const auto here = std::filesystem::path(__FILE__).parent_path();
-  const std::string code = read(here / "majority_vote.h");
-  const std::string page = read(here / "../../../../docs/hooks.md");
+  const std::filesystem::path source(LOCKSTEP_SOURCE_DIR);
+  const std::string code = read(source / "tests/train/parallel/hooks/majority_vote.h");
+  const std::string page = read(source / "docs/hooks.md");
   ASSERT_FALSE(code.empty());
   const std::string body = code.substr(code.find("class MajorityVote"));
   EXPECT_NE(page.find(body), std::string::npos) << "docs/hooks.md shows other code";
