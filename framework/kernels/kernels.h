@@ -87,6 +87,22 @@ class Kernels {
                                         const Tensor& grad_y, const Tensor& grad_pre,
                                         const Tensor& grad_bias, bool accumulate_bias) const = 0;
 
+  // --- Rows of a table by index: embeddings. All operands contiguous; indices int64 of any shape,
+  // whose elements are called positions in row-major order. An index that is no row throws
+  // UsageError naming the position, the index and the range.
+  //
+  // out[position] = table[indices[position]]: table [rows, width], out [indices..., width].
+  virtual void gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out) const = 0;
+  // The positions of each row, once for all blocks of a gradient: those of row r are order[k] for k
+  // from starts[r] to starts[r + 1] - 1, ascending. int64 starts [rows + 1] and order [positions].
+  virtual void group_positions(const Tensor& indices, const Tensor& starts,
+                               const Tensor& order) const = 0;
+  // out[r] (+)= the sum of x[order[k]], k from starts[r] to starts[r + 1] - 1: x [positions,
+  // width], out [rows, width]. One chain of additions in that order, so that slices of `starts` and
+  // `out` give the bits of the whole.
+  virtual void sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order,
+                              const Tensor& out, bool accumulate) const = 0;
+
   // --- Softmax family; over the last axis, contiguous rows
   // -----------------------------------------
   virtual void softmax(const Tensor& x, const Tensor& y) const = 0;

@@ -15,15 +15,6 @@ namespace {
 
 constexpr std::size_t x_index = 0, weight_index = 1, bias_index = 2;
 
-// About 1 MiB, a fraction of a bucket, in whole tiles of the matrix product.
-std::int64_t rows_per_block(std::int64_t columns, DType dtype) {
-  constexpr std::int64_t block_bytes = 1 << 20, tile_rows = 256;
-  const auto row_bytes =
-      std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(base::size_of(dtype)));
-  return tile_rows *
-         std::max<std::int64_t>(1, (block_bytes / row_bytes + tile_rows / 2) / tile_rows);
-}
-
 // What the backward reads; rows are x's leading axes flattened.
 struct Saved {
   Tensor x;       // [rows, in], for the weight's gradient

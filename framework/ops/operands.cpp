@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace lockstep::ops {
 
 using base::name_of;
@@ -78,6 +80,14 @@ Tensor as_rows(const Tensor& tensor) {
   std::int64_t rows = 1;
   for (int axis = 0; axis + 1 < tensor.rank(); ++axis) rows *= tensor.shape()[axis];
   return tensor.reshape(Shape{rows, columns});
+}
+
+std::int64_t rows_per_block(std::int64_t columns, DType dtype) {
+  constexpr std::int64_t block_bytes = 1 << 20, tile_rows = 256;
+  const auto row_bytes =
+      std::max<std::int64_t>(1, columns * static_cast<std::int64_t>(base::size_of(dtype)));
+  return tile_rows *
+         std::max<std::int64_t>(1, (block_bytes / row_bytes + tile_rows / 2) / tile_rows);
 }
 
 }  // namespace lockstep::ops

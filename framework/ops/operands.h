@@ -43,4 +43,8 @@ void sum_into(const autograd::GradientSlot& slot, double alpha, const Tensor& gr
 // [..., n] as [rows, n]; `tensor` contiguous, of at least one axis.
 Tensor as_rows(const Tensor& tensor);
 
+// How many rows of a large weight's gradient are computed and announced at a time: about 1 MiB, a
+// fraction of a bucket, in whole tiles of the matrix product.
+std::int64_t rows_per_block(std::int64_t columns, DType dtype);
+
 }  // namespace lockstep::ops

@@ -10,6 +10,7 @@
 #include "framework/ops/batch_norm.h"
 #include "framework/ops/cross_entropy.h"
 #include "framework/ops/dropout.h"
+#include "framework/ops/embedding.h"
 #include "framework/ops/linear.h"
 #include "framework/ops/matmul.h"
 #include "framework/ops/mse.h"

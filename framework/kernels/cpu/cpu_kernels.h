@@ -1,6 +1,6 @@
 // The CPU's kernels. Each family of member functions lives in a file of its own:
-// memory, elementwise, reduce, matmul, linear, softmax, cross_entropy, batch_norm, dropout,
-// optimizer.
+// memory, elementwise, reduce, matmul, linear, embedding, softmax, cross_entropy, batch_norm,
+// dropout, optimizer.
 //
 // How they stay independent of the number of threads: a loop is cut into blocks by its shape alone
 // (parallel.h); elements of different blocks do not meet, or meet in the order of the blocks.
@@ -33,6 +33,12 @@ class CpuKernels final : public Kernels {
   void bias_activation_backward(Activation activation, const Tensor& pre, const Tensor& y,
                                 const Tensor& grad_y, const Tensor& grad_pre,
                                 const Tensor& grad_bias, bool accumulate_bias) const override;
+
+  void gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out) const override;
+  void group_positions(const Tensor& indices, const Tensor& starts,
+                       const Tensor& order) const override;
+  void sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order, const Tensor& out,
+                      bool accumulate) const override;
 
   void softmax(const Tensor& x, const Tensor& y) const override;
   void softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,

@@ -2,9 +2,9 @@
 // typed launchers, in a .cu file of the same name.
 //
 // Work goes to the context's compute stream. What returns a value to the host (sums of losses and
-// squares, counts, finiteness) waits for it. Results do not depend on how many blocks there are or
-// when they run: each output is computed by one thread, warp or block, in an order fixed by shapes,
-// and sums that are cut into parts add them in order.
+// squares, counts, finiteness) or checks indices waits for it. Results do not depend on how many
+// blocks there are or when they run: each output is computed by one thread, warp or block, in an
+// order fixed by shapes, and sums that are cut into parts add them in order.
 #pragma once
 
 #include "framework/kernels/kernels.h"
@@ -34,6 +34,12 @@ class CudaKernels final : public Kernels {
   void bias_activation_backward(Activation activation, const Tensor& pre, const Tensor& y,
                                 const Tensor& grad_y, const Tensor& grad_pre,
                                 const Tensor& grad_bias, bool accumulate_bias) const override;
+
+  void gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out) const override;
+  void group_positions(const Tensor& indices, const Tensor& starts,
+                       const Tensor& order) const override;
+  void sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order, const Tensor& out,
+                      bool accumulate) const override;
 
   void softmax(const Tensor& x, const Tensor& y) const override;
   void softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,

@@ -10,6 +10,7 @@
 
 #include "framework/base/error.h"
 #include "framework/device/cpu/cpu_context.h"
+#include "framework/nn/embedding.h"
 #include "framework/nn/linear.h"
 #include "framework/nn/sequential.h"
 
@@ -200,6 +201,15 @@ TEST_F(InitTest, LinearStartsWithWhatSuitsItsActivation) {
   expect_uniform(spread(Activation::gelu), std::sqrt(2.0 / in));
   expect_uniform(spread(Activation::tanh), 5.0 / 3.0 * std::sqrt(2.0 / (in + out)));
   expect_uniform(spread(Activation::sigmoid), std::sqrt(2.0 / (in + out)));
+}
+
+TEST_F(InitTest, EmbeddingsStartNormal) {
+  Embedding embedding(*context_, out, in, {.dtype = DType::float64});
+  embedding.initialize(5);
+  expect_normal(moments_of(embedding.weight().value().elements<double>()), 1.0);
+  Embedding constants(*context_, 2, 3, {.weight_initializer = constant(0.5)});
+  constants.initialize(5);
+  EXPECT_THAT(constants.weight().value().elements<float>(), testing::Each(0.5f));
 }
 
 }  // namespace

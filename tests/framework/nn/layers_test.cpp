@@ -10,6 +10,7 @@
 #include "framework/nn/activation.h"
 #include "framework/nn/batch_norm.h"
 #include "framework/nn/dropout.h"
+#include "framework/nn/embedding.h"
 #include "framework/nn/flatten.h"
 #include "framework/nn/linear.h"
 #include "framework/nn/sequential.h"
@@ -51,6 +52,20 @@ TEST_F(LayersTest, LinearWithoutBiasHasOneParameter) {
   EXPECT_FALSE(linear.bias().defined());
   EXPECT_THROW(Linear(*context_, 0, 3), UsageError);
   EXPECT_THROW(Linear(*context_, 3, -1), UsageError);
+}
+
+TEST_F(LayersTest, EmbeddingGivesEachIndexItsRow) {
+  Embedding embedding(*context_, 3, 2, {.dtype = DType::float64});
+  EXPECT_EQ(embedding.named_parameters().at(0).name, "weight");
+  EXPECT_EQ(embedding.weight().shape(), Shape({3, 2}));
+  const std::vector<double> weight = {1, 2, 3, 4, 5, 6};
+  std::ranges::copy(weight, embedding.weight().value().elements<double>().begin());
+  const Variable indices(Tensor::from<std::int64_t>(*context_, {2, 0}, {2, 1}));
+  EXPECT_EQ(embedding(indices).shape(), Shape({2, 1, 2}));
+  EXPECT_THAT(values_of(embedding(indices)), ElementsAre(5, 6, 1, 2));
+  EXPECT_THROW(embedding(input({0, 1}, {2})), UsageError);
+  EXPECT_THROW(Embedding(*context_, 0, 3), UsageError);
+  EXPECT_THROW(Embedding(*context_, 3, -1), UsageError);
 }
 
 // A fused activation is the same function as the module behind a plain layer.
