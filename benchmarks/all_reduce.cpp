@@ -67,14 +67,17 @@ std::vector<Row> make_rows(const Arguments& arguments, const train::Worker& work
   std::vector<Row> rows;
   for (const std::size_t bytes : sizes_of(arguments)) {
     rows.push_back({.bytes = bytes, .algorithm = {}, .seconds = 0});
-    if (arguments.floors && worker.rank() == 0) measure_floors(rows.back(), worker.world_size());
+    if (arguments.floors && arguments.device == "cpu" && worker.rank() == 0)
+      measure_floors(rows.back(), worker.world_size());
   }
   return rows;
 }
 
 void measure(const Arguments& arguments, train::Worker& worker, std::vector<Row> rows) {
-  RankBench bench(arguments, make_communicator(arguments, arguments.algorithm, "comm/", worker),
-                  base::parse_bytes(arguments.maximum));
+  const auto gpu = make_gpu(arguments, worker);
+  RankBench bench(arguments,
+                  make_communicator(arguments, arguments.algorithm, "comm/", worker, gpu.get()),
+                  gpu.get(), base::parse_bytes(arguments.maximum));
   const bool is_first = worker.rank() == 0;
   AllReduceReport report(arguments, std::string(bench.communicator().backend()),
                          worker.world_size());
@@ -125,6 +128,8 @@ int launch(const Arguments& arguments, const std::string& words) {
   options.settings[arguments_key] = words;
   std::optional<comm::MpiJob> job;  // outlives the ranks
   const std::string backend = backend_of(arguments);
+  if (arguments.device == "cuda" && (!arguments.tune.empty() || !arguments.record.empty()))
+    throw UsageError("--tune and --record are for --device cpu, found cuda");
   if (!arguments.tune.empty() && backend != "ring")
     throw UsageError("--tune is for the backend ring, found " + backend);
   if (comm::find_backend(backend).takes_mpi_seats) {

@@ -11,6 +11,7 @@ namespace lockstep::benchmarks {
 struct Arguments {
   int ranks = 8;
   std::string launcher = "processes";
+  std::string device = "cpu";
   std::string backend = "auto";
   std::string algorithm = "auto";
   std::string agreement = "every";
@@ -31,6 +32,9 @@ struct Arguments {
 inline void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--ranks", arguments.ranks)->check(CLI::Range(1, 64));
   app.add_option("--launcher", arguments.launcher)->check(CLI::IsMember({"processes", "threads"}));
+  app.add_option("--device", arguments.device,
+                 "cuda: on GPUs, of which the threads of one process may share each")
+      ->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--backend", arguments.backend)->check(CLI::IsMember(comm::backend_words()));
   app.add_option("--algorithm", arguments.algorithm, "as far as the backend offers it")
       ->check(CLI::IsMember(comm::algorithm_words()));
@@ -39,7 +43,8 @@ inline void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--memory", arguments.memory, "where the data lies")
       ->check(CLI::IsMember({"addressable", "foreign"}));
   app.add_option("--stream", arguments.stream,
-                 "inline: blocking, on the calling thread; thread: on a communication thread")
+                 "inline: blocking, on the calling thread; thread: on a communication thread; of a "
+                 "GPU always its own")
       ->check(CLI::IsMember({"inline", "thread"}));
   app.add_option("--pin", arguments.pin, "confine each rank to cores of its own: compute.pin")
       ->check(CLI::IsMember({"auto", "on", "off"}));

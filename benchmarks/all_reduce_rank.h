@@ -11,28 +11,45 @@
 #include "benchmarks/all_reduce_options.h"
 #include "benchmarks/bench.h"
 #include "framework/base/units.h"
+#include "framework/device/buffer.h"
 #include "framework/device/cpu/cpu_context.h"
+#include "framework/device/cuda/cuda_context.h"
 #include "train/launch/launch.h"
 
 namespace lockstep::benchmarks {
 
 // By the launcher and by each rank, with the same result.
 inline std::string backend_of(const Arguments& arguments) {
-  return comm::choose_backend({.backend = arguments.backend,
-                               .algorithm = arguments.algorithm,
-                               .ranks_are_threads = arguments.launcher == "threads"})
+  return comm::choose_backend(
+             {.backend = arguments.backend,
+              .algorithm = arguments.algorithm,
+              .device = arguments.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu,
+              .ranks_are_threads = arguments.launcher == "threads"})
       .name;
 }
 
-// `label` is used once in a run.
+// A rank's GPU; nullptr for ranks on the CPU. StartupError where there is none, or where processes
+// would have to share one: their kernels would take turns there and wait for each other for ever.
+inline std::unique_ptr<Context> make_gpu(const Arguments& arguments, const train::Worker& worker) {
+  if (arguments.device != "cuda") return nullptr;
+  device::prepare_cuda_process();
+  const device::CudaDevices gpus = device::cuda_devices();
+  if (gpus.count > 0 && gpus.count < worker.world_size() && arguments.launcher != "threads")
+    throw StartupError(fmt::format(
+        "{} ranks on {} GPUs: ranks that share one must be threads (--launcher threads)",
+        worker.world_size(), gpus.count));
+  return device::make_cuda_context(gpus.count > 0 ? worker.rank() % gpus.count : 0, worker.rank());
+}
+
+// `label` is used once in a run. `gpu`: the rank's, nullptr for the CPU.
 inline std::unique_ptr<comm::Communicator> make_communicator(
     const Arguments& arguments, const std::string& algorithm, const std::string& label,
-    train::Worker& worker, comm::schedule::Recorder* recorder = nullptr) {
+    train::Worker& worker, const Context* gpu, comm::schedule::Recorder* recorder = nullptr) {
   constexpr std::chrono::seconds start_timeout(30);
   return comm::find_backend(backend_of(arguments))
       .make({.rank = worker.rank(),
              .size = worker.world_size(),
-             .device = {},
+             .device = gpu ? gpu->device() : Device{},
              .store = worker.store(),
              .join = [&](const std::string& name, int rank,
                          int size) { return worker.join(label + name, rank, size, start_timeout); },
@@ -47,18 +64,23 @@ inline std::unique_ptr<comm::Communicator> make_communicator(
 
 class RankBench {
  public:
+  // `gpu` as for make_communicator(); it outlives this object.
   RankBench(const Arguments& arguments, std::unique_ptr<comm::Communicator> communicator,
-            std::size_t largest)
-      : communicator_(std::move(communicator)),
-        stream_(arguments.stream == "inline" ? device::make_inline_stream()
-                                             : device::make_thread_stream("communication")),
+            Context* gpu, std::size_t largest)
+      : gpu_(gpu),
+        communicator_(std::move(communicator)),
+        stream_(gpu                            ? gpu->make_stream("communication")
+                : arguments.stream == "inline" ? device::make_inline_stream()
+                                               : device::make_thread_stream("communication")),
         dtype_(base::dtype_from_name(arguments.type)),
         op_(op_from(arguments.op)) {
     if (!communicator_->capabilities().reduces(dtype_, op_))
       throw UsageError(fmt::format("backend {} does not offer {} of {}", communicator_->backend(),
                                    arguments.op, arguments.type));
     if (arguments.memory == "addressable") shared_ = communicator_->addressable_memory(largest);
-    if (!shared_) foreign_.resize(largest);
+    if (!shared_ || gpu_) foreign_.resize(largest);
+    if (!shared_ && gpu_) of_gpu_ = Buffer(gpu_->allocator(), largest);
+    if (gpu_) scalar_ = Buffer(gpu_->allocator(), sizeof(double));
     resize(largest);
   }
 
@@ -66,36 +88,43 @@ class RankBench {
 
   // The calls that follow are of so many bytes.
   void resize(std::size_t bytes) {
-    data_ = {shared_ ? shared_->local().data() : foreign_.data(),
-             static_cast<std::int64_t>(bytes / base::size_of(dtype_)), dtype_};
+    void* const data = shared_          ? shared_->local().data()
+                       : of_gpu_.data() ? of_gpu_.data()
+                                        : static_cast<void*>(foreign_.data());
+    data_ = {data, static_cast<std::int64_t>(bytes / base::size_of(dtype_)), dtype_};
   }
   // Sums of zeros stay zeros, however often.
-  void clear() { std::memset(data_.data, 0, data_.bytes()); }
+  void clear() {
+    std::memset(host_data(), 0, data_.bytes());
+    to_gpu(data_.data, host_data(), data_.bytes());
+  }
 
-  void reduce() { communicator_->all_reduce(data_, op_, *stream_).wait(); }
+  comm::Work start() { return communicator_->all_reduce(data_, op_, *stream_); }
+  void reduce() { start().wait(); }
   void barrier() { communicator_->barrier(*stream_).wait(); }
 
   // Seconds of one of `calls` in a row, on the slowest rank.
   double time_round(int calls) {
     barrier();
     const auto start = device::Clock::now();
-    for (int i = 0; i < calls; ++i) reduce();
-    double seconds = seconds_since(start) / calls;
-    communicator_->all_reduce(comm::range_of(std::span(&seconds, 1)), comm::ReduceOp::max, *stream_)
-        .wait();
-    return seconds;
+    if (gpu_) {
+      comm::Work last;  // the host waits for none but the last
+      for (int i = 0; i < calls; ++i) last = this->start();
+      last.wait();
+    } else {
+      for (int i = 0; i < calls; ++i) reduce();
+    }
+    return reduced(seconds_since(start) / calls, comm::ReduceOp::max);
   }
 
   // Reduces small whole numbers, whose sums are exact in any order and type, and counts, over all
   // ranks, the elements that are not what they must be.
   std::int64_t count_wrong() {
-    std::int64_t wrong = base::visit_dtype(dtype_, [&](auto tag) {
+    const std::int64_t wrong = base::visit_dtype(dtype_, [&](auto tag) {
       using T = typename decltype(tag)::type;
       return count_wrong_of<T>();
     });
-    communicator_->all_reduce(comm::range_of(std::span(&wrong, 1)), comm::ReduceOp::sum, *stream_)
-        .wait();
-    return wrong;
+    return reduced(wrong, comm::ReduceOp::sum);
   }
 
  private:
@@ -104,6 +133,26 @@ class RankBench {
          {comm::ReduceOp::avg, comm::ReduceOp::max, comm::ReduceOp::min, comm::ReduceOp::sum})
       if (comm::name_of(op) == name) return op;
     throw UsageError("no operation is called " + name);
+  }
+
+  // Where the host reads and writes the data: on a GPU a copy.
+  std::byte* host_data() { return gpu_ ? foreign_.data() : static_cast<std::byte*>(data_.data); }
+  void to_gpu(void* to, const void* from, std::size_t bytes) {
+    if (!gpu_) return;
+    gpu_->upload(to, from, bytes);
+    stream_->wait(gpu_->compute_stream().record());
+  }
+  // One number, over all ranks.
+  template <class T>
+  T reduced(T value, comm::ReduceOp op) {
+    if (!gpu_) {
+      communicator_->all_reduce(comm::range_of(std::span(&value, 1)), op, *stream_).wait();
+      return value;
+    }
+    to_gpu(scalar_.data(), &value, sizeof(T));
+    communicator_->all_reduce({scalar_.data(), 1, base::dtype_of<T>()}, op, *stream_).wait();
+    gpu_->download(&value, scalar_.data(), sizeof(T));
+    return value;
   }
 
   // Sums of all ranks stay within the 256 that bfloat16 and uint8 count exactly.
@@ -126,7 +175,7 @@ class RankBench {
 
   template <class T>
   std::int64_t count_wrong_of() {
-    T* const data = static_cast<T*>(data_.data);
+    T* const data = reinterpret_cast<T*>(host_data());
     const int rank = communicator_->rank();
     const auto from = [](int number) {
       if constexpr (std::is_arithmetic_v<T>)
@@ -135,7 +184,9 @@ class RankBench {
         return T(static_cast<float>(number));
     };
     for (std::int64_t i = 0; i < data_.count; ++i) data[i] = from(value(i, rank));
+    to_gpu(data_.data, data, data_.bytes());
     reduce();
+    if (gpu_) gpu_->download(data, data_.data, data_.bytes());
     // An average is rounded, once.
     const double bits = dtype_ == DType::bfloat16 ? 8 : dtype_ == DType::float16 ? 11 : 24;
     const double bound = op_ == comm::ReduceOp::avg ? 255 * std::exp2(-bits) : 0;
@@ -151,12 +202,14 @@ class RankBench {
     return wrong;
   }
 
+  Context* gpu_;
   std::unique_ptr<comm::Communicator> communicator_;
   std::unique_ptr<Stream> stream_;
   DType dtype_;
   comm::ReduceOp op_;
   std::shared_ptr<comm::SymmetricBuffer> shared_;
-  std::vector<std::byte> foreign_;
+  std::vector<std::byte> foreign_;  // of the host
+  Buffer of_gpu_, scalar_;
   comm::Range data_;
 };
 

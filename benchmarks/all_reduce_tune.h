@@ -24,8 +24,9 @@ class Tuner {
     for (const std::string_view name : comm::ring::algorithm_names())
       benches_.push_back(std::make_unique<RankBench>(
           arguments,
-          make_communicator(arguments, std::string(name), fmt::format("tune-{}/", name), worker),
-          largest_));
+          make_communicator(arguments, std::string(name), fmt::format("tune-{}/", name), worker,
+                            nullptr),
+          nullptr, largest_));
   }
 
   void run() {

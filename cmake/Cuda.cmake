@@ -121,12 +121,12 @@ function(lockstep_emulated_program name)
   lockstep_emulate(${name})
 endfunction()
 
-# lockstep_cuda_tests(<name> DEPENDS target... [TIMEOUT seconds] [FOLDERS folder...]): tests of CUDA
-# code, of every .cpp and .cu of this folder and FOLDERS, as two programs: <name>_emulated_test, whose
+# lockstep_cuda_tests(<name> DEPENDS target... [TIMEOUT seconds] [FOLDERS folder...] [SOURCES file...]):
+# tests of CUDA code, of every .cpp and .cu of this folder and FOLDERS and of SOURCES, as two programs: <name>_emulated_test, whose
 # cases carry the label emulation, and, with a toolkit, <name>_gpu_test with the label gpu, whose cases
 # are skipped where there is no GPU.
 function(lockstep_cuda_tests name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "DEPENDS;FOLDERS" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT" "DEPENDS;FOLDERS;SOURCES" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -135,6 +135,7 @@ function(lockstep_cuda_tests name)
     list(APPEND patterns ${folder}/*.cpp ${folder}/*.cu)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
+  list(APPEND sources ${arg_SOURCES})
   lockstep_emulated_program(${name}_emulated_test SOURCES ${sources}
     DEPENDS ${arg_DEPENDS} lockstep_emulation_main GTest::gtest GTest::gmock)
   lockstep_discover(${name}_emulated "*" emulation ${arg_TIMEOUT})

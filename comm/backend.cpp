@@ -56,10 +56,13 @@ Backend own_ring() {
           .summary = "the project's own, for ranks of one host",
           .algorithms = {"auto", "ring", "two_shot", "one_shot", "halving_doubling",
                          "reduce_broadcast"},
-          .devices = {DeviceKind::cpu},
+          .devices = {DeviceKind::cpu, DeviceKind::cuda},
           .missing = nothing_missing,
           .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
-            return make_ring_communicator(place.join("ring", place.rank, place.size), options);
+            auto group = place.join("ring", place.rank, place.size);
+            return place.device.kind == DeviceKind::cuda
+                       ? make_cuda_ring_communicator(std::move(group), place.device.index, options)
+                       : make_ring_communicator(std::move(group), options);
           }};
 }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "comm/communicator.h"
 #include "comm/memory/group.h"
@@ -20,9 +21,16 @@ namespace lockstep::comm {
 std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<Group> group,
                                                      const CommunicatorOptions& options);
 
-// The same between GPUs of one host, as CUDA kernels (comm/ring/cuda): for streams and memory of
-// cuda:`device`. StartupError where the GPUs cannot address each other's memory.
+// The same between GPUs of one host, several ranks of which may share one: CUDA kernels, enqueued
+// on streams of cuda:`device` (comm/ring/cuda). "ring", "one_shot" and "two_shot"; "auto" chooses
+// from a table of its own. Data is any memory of that GPU; it travels through memory of the
+// communicator's, so gradients need not be addressable. StartupError where GPUs cannot address each
+// other's memory, see gpus_reach_each_other(), and in a build without CUDA.
 std::unique_ptr<Communicator> make_cuda_ring_communicator(std::unique_ptr<Group> group, int device,
                                                           const CommunicatorOptions& options);
+
+// Whether each of these GPUs, as this process numbers them, can address the memory of all others.
+// Initialises none of them.
+bool gpus_reach_each_other(std::span<const int> devices);
 
 }  // namespace lockstep::comm

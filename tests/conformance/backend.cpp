@@ -10,6 +10,7 @@
 #include "comm/backend.h"
 #include "comm/mpi/mpi.h"
 #include "comm/mpi/seats.h"
+#include "framework/device/cpu/cpu_context.h"
 
 namespace lockstep::tests {
 
@@ -91,22 +92,13 @@ const std::vector<Backend>& backends() {
   return all;
 }
 
-std::vector<Form> forms_of_worlds(const std::vector<int>& worlds) {
-  std::vector<Form> result;
-  for (const Backend& backend : backends())
-    for (const std::string& algorithm : backend.algorithms)
-      for (const int world : worlds) result.push_back({&backend, algorithm, world});
-  return result;
+std::vector<int> all_worlds() {
+  return {1, 2, 3, 4, 5, 6, 7, 8, 9};
 }
 
-std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds) {
-  std::vector<Form> result;
-  for (const Backend& backend : backends())
-    for (const int world : worlds) result.push_back({&backend, "auto", world});
-  return result;
+Place make_place(const Rank&) {
+  return {nullptr, device::make_inline_stream()};
 }
-
-namespace {
 
 // Of the hierarchical ones' worlds, 3 has hosts of unequal size and 4 has not.
 bool is_quick(const Form& form) {
@@ -115,41 +107,8 @@ bool is_quick(const Form& form) {
   return form.algorithm == "auto" && (form.world == 1 || form.world == 4);
 }
 
-}  // namespace
-
-std::vector<Form> quick(std::vector<Form> forms) {
-  std::erase_if(forms, [](const Form& form) { return !is_quick(form); });
-  return forms;
-}
-
-std::vector<Form> slow(std::vector<Form> forms) {
-  std::erase_if(forms, is_quick);
-  return forms;
-}
-
-std::unique_ptr<comm::Communicator> make_communicator(const Form& form, Rank& rank,
-                                                      std::chrono::milliseconds timeout,
-                                                      comm::AgreementCheck check) {
-  return form.backend->make(rank,
-                            {.timeout = timeout, .algorithm = form.algorithm, .check = check});
-}
-
-std::string name_of(const Form& form) {
-  return form.backend->name + "_" + form.algorithm + "_" + std::to_string(form.world);
-}
-
-std::ostream& operator<<(std::ostream& out, const Form& form) {
-  return out << name_of(form);
-}
-
-std::vector<std::uint64_t> run_form(const Form& form, const std::function<void(Rank&)>& body) {
-  const std::vector<RankReport> reports = run_ranks(form.backend->kind, form.world, body);
-  std::vector<std::uint64_t> digests;
-  for (std::size_t r = 0; r < reports.size(); ++r) {
-    EXPECT_EQ(reports[r].error, "") << "rank " << r;
-    digests.push_back(reports[r].digest);
-  }
-  return digests;
+std::int64_t many(std::int64_t count) {
+  return count;
 }
 
 }  // namespace lockstep::tests

@@ -1,5 +1,6 @@
 // The backends that the conformance suite is run over: all in the table of comm/backend.h that can
-// serve ranks on the CPU of this machine.
+// serve ranks on the CPU of this machine (backend.cpp), or the ring between GPUs, in a program of
+// its own (cuda/backend.cpp).
 #pragma once
 
 #include <functional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "comm/backend.h"
+#include "framework/device/context.h"
 #include "tests/support/local_ranks.h"
 
 namespace lockstep::tests {
@@ -39,14 +41,26 @@ std::vector<Form> forms_of_worlds(const std::vector<int>& worlds);
 // ring take most of a test's time to start, so three worlds stand for all.
 std::vector<Form> quick(std::vector<Form> forms);
 std::vector<Form> slow(std::vector<Form> forms);
+bool is_quick(const Form& form);
 // The same, by "auto" alone.
 std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds);
-inline const std::vector<int> all_worlds = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+std::vector<int> all_worlds();
 
 // Rank's communicator. The timeout only ends tests that fail.
 std::unique_ptr<comm::Communicator> make_communicator(
     const Form& form, Rank& rank, std::chrono::milliseconds timeout = std::chrono::seconds(20),
     comm::AgreementCheck check = comm::AgreementCheck::every);
+
+// Where a rank's data and its collectives are. Outlives the communicator.
+struct Place {
+  std::unique_ptr<Context> gpu;  // nullptr on the CPU
+  std::unique_ptr<Stream> stream;
+};
+Place make_place(const Rank& rank);
+
+// A count that takes many chunks of every algorithm, of about `count`; fewer where GPUs are
+// emulated.
+std::int64_t many(std::int64_t count);
 
 std::string name_of(const Form& form);  // "ring_threads_two_shot_5"
 std::ostream& operator<<(std::ostream& out, const Form& form);

@@ -1,7 +1,6 @@
 // Every collective, operation and type, over every backend, algorithm and world size.
 #include <gtest/gtest.h>
 
-#include "framework/device/cpu/cpu_context.h"
 #include "tests/conformance/backend.h"
 #include "tests/conformance/tester.h"
 
@@ -11,8 +10,9 @@ namespace {
 
 using comm::ReduceOp;
 
-constexpr std::int64_t large = 300'007;  // floats: more than a chunk of every algorithm
-constexpr std::int64_t larger = (std::int64_t{1} << 20) + 3;
+const std::int64_t large = many(
+    300'007);  // floats: more than a chunk of every algorithm, and than the other counts' bytes
+const std::int64_t larger = many((std::int64_t{1} << 20) + 3);
 
 std::vector<std::int64_t> counts_for(int world) {
   return {0, 1, world - 1, world, world + 1, 7919};
@@ -25,9 +25,9 @@ class Collectives : public testing::TestWithParam<Form> {
     std::vector<std::uint64_t> digests;
     for (const Memory memory : {Memory::addressable, Memory::foreign}) {
       const auto some = run_form(GetParam(), [&](Rank& rank) {
+        const Place place = make_place(rank);
         const auto communicator = make_communicator(GetParam(), rank);
-        const auto stream = device::make_inline_stream();
-        Tester tester(*communicator, *stream, memory, largest);
+        Tester tester(*communicator, *place.stream, memory, largest, place.gpu.get());
         body(tester, *communicator);
         rank.set_digest(tester.digest());
       });
@@ -103,16 +103,16 @@ TEST_P(OtherCollectives, MovedDataIsEqual) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Conformance, AllReduce,
-                         testing::ValuesIn(quick(forms_of_worlds(all_worlds))),
+                         testing::ValuesIn(quick(forms_of_worlds(all_worlds()))),
                          [](const auto& form) { return name_of(form.param); });
 INSTANTIATE_TEST_SUITE_P(SlowConformance, AllReduce,
-                         testing::ValuesIn(slow(forms_of_worlds(all_worlds))),
+                         testing::ValuesIn(slow(forms_of_worlds(all_worlds()))),
                          [](const auto& form) { return name_of(form.param); });
 INSTANTIATE_TEST_SUITE_P(Conformance, OtherCollectives,
-                         testing::ValuesIn(quick(auto_forms_of_worlds(all_worlds))),
+                         testing::ValuesIn(quick(auto_forms_of_worlds(all_worlds()))),
                          [](const auto& form) { return name_of(form.param); });
 INSTANTIATE_TEST_SUITE_P(SlowConformance, OtherCollectives,
-                         testing::ValuesIn(slow(auto_forms_of_worlds(all_worlds))),
+                         testing::ValuesIn(slow(auto_forms_of_worlds(all_worlds()))),
                          [](const auto& form) { return name_of(form.param); });
 
 }  // namespace

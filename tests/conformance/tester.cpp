@@ -7,10 +7,6 @@ using comm::Slice;
 
 namespace {
 
-comm::Range range_of(const GuardedMemory& memory, DType dtype, std::int64_t count) {
-  return {memory.data(), count, dtype};
-}
-
 // check(element, found) for each element of `range`.
 template <class Check>
 void for_each_element(const GuardedMemory& memory, DType dtype, Slice range, Check&& check) {
@@ -32,19 +28,40 @@ void check_moved(T found, std::uint64_t salt, int from, std::int64_t element) {
 
 }  // namespace
 
-Tester::Tester(comm::Communicator& communicator, Stream& stream, Memory memory, std::size_t largest)
-    : communicator_(communicator), stream_(stream) {
+Tester::Tester(comm::Communicator& communicator, Stream& stream, Memory memory, std::size_t largest,
+               Context* gpu)
+    : communicator_(communicator), stream_(stream), gpu_(gpu) {
   const std::size_t bytes = largest + 2 * GuardedMemory::guard + 64;
   for (int which = 0; which < 2; ++which) {  // all_to_all needs two
     auto buffer = memory == Memory::addressable ? communicator.addressable_memory(bytes) : nullptr;
-    if (buffer) {
+    if (buffer && !gpu_) {
       blocks_.push_back(buffer->local());
-      addressable_.push_back(std::move(buffer));
     } else {
       foreign_.emplace_back(bytes);
       blocks_.push_back(foreign_.back());
     }
+    if (gpu_ && !buffer) private_.emplace_back(gpu_->allocator(), bytes);
+    if (gpu_)
+      gpu_blocks_.push_back(buffer ? buffer->local().data()
+                                   : static_cast<std::byte*>(private_.back().data()));
+    if (buffer) addressable_.push_back(std::move(buffer));
   }
+}
+
+comm::Range Tester::range_of(const GuardedMemory& memory, DType dtype, std::int64_t count,
+                             std::size_t which) {
+  if (!gpu_) return {memory.data(), count, dtype};
+  gpu_->upload(gpu_blocks_[which], blocks_[which].data(), blocks_[which].size());
+  stream_.wait(gpu_->compute_stream().record());
+  return {gpu_blocks_[which] + (memory.data() - blocks_[which].data()), count, dtype};
+}
+
+void Tester::finish(const comm::Work& work) {
+  work.wait();
+  if (!gpu_) return;
+  work.wait_on(gpu_->compute_stream());
+  for (std::size_t which = 0; which < blocks_.size(); ++which)
+    gpu_->download(blocks_[which].data(), gpu_blocks_[which], blocks_[which].size());
 }
 
 GuardedMemory Tester::filled(DType dtype, std::int64_t count, Slice own, std::size_t which) {
@@ -69,7 +86,7 @@ void Tester::all_reduce(DType dtype, ReduceOp op, std::int64_t count) {
   ++salt_;
   const GuardedMemory memory = filled(dtype, count, {0, count});
   const comm::Range range = range_of(memory, dtype, count);
-  communicator_.all_reduce(range, op, stream_).wait();
+  finish(communicator_.all_reduce(range, op, stream_));
   memory.check_guards();
   for_each_element(memory, dtype, {0, count}, [&](std::int64_t i, auto found) {
     check_reduced(found, op, salt_, communicator_.size(), i);
@@ -80,7 +97,7 @@ void Tester::all_reduce(DType dtype, ReduceOp op, std::int64_t count) {
 void Tester::reduce(DType dtype, ReduceOp op, std::int64_t count, int root) {
   ++salt_;
   const GuardedMemory memory = filled(dtype, count, {0, count});
-  communicator_.reduce(range_of(memory, dtype, count), op, root, stream_).wait();
+  finish(communicator_.reduce(range_of(memory, dtype, count), op, root, stream_));
   memory.check_guards();
   if (communicator_.rank() != root) return;
   for_each_element(memory, dtype, {0, count}, [&](std::int64_t i, auto found) {
@@ -91,7 +108,7 @@ void Tester::reduce(DType dtype, ReduceOp op, std::int64_t count, int root) {
 void Tester::reduce_scatter(DType dtype, ReduceOp op, std::int64_t count) {
   ++salt_;
   const GuardedMemory memory = filled(dtype, count, {0, count});
-  communicator_.reduce_scatter(range_of(memory, dtype, count), op, stream_).wait();
+  finish(communicator_.reduce_scatter(range_of(memory, dtype, count), op, stream_));
   memory.check_guards();
   for_each_element(memory, dtype, comm::slice_of(count, communicator_.rank(), communicator_.size()),
                    [&](std::int64_t i, auto found) {
@@ -104,7 +121,7 @@ void Tester::all_gather(DType dtype, std::int64_t count) {
   const GuardedMemory memory =
       filled(dtype, count, comm::slice_of(count, communicator_.rank(), communicator_.size()));
   const comm::Range range = range_of(memory, dtype, count);
-  communicator_.all_gather(range, stream_).wait();
+  finish(communicator_.all_gather(range, stream_));
   memory.check_guards();
   for (int r = 0; r < communicator_.size(); ++r)
     for_each_element(memory, dtype, comm::slice_of(count, r, communicator_.size()),
@@ -116,7 +133,7 @@ void Tester::broadcast(DType dtype, std::int64_t count, int root) {
   ++salt_;
   const GuardedMemory memory = filled(dtype, count, {0, count});
   const comm::Range range = range_of(memory, dtype, count);
-  communicator_.broadcast(range, root, stream_).wait();
+  finish(communicator_.broadcast(range, root, stream_));
   memory.check_guards();
   for_each_element(memory, dtype, {0, count},
                    [&](std::int64_t i, auto found) { check_moved(found, salt_, root, i); });
@@ -128,8 +145,8 @@ void Tester::all_to_all(DType dtype, std::int64_t slice_count) {
   const std::int64_t count = slice_count * communicator_.size();
   const GuardedMemory send = filled(dtype, count, {0, count}, 0);
   const GuardedMemory receive = filled(dtype, count, {0, 0}, 1);
-  communicator_.all_to_all(range_of(send, dtype, count), range_of(receive, dtype, count), stream_)
-      .wait();
+  finish(communicator_.all_to_all(range_of(send, dtype, count, 0),
+                                  range_of(receive, dtype, count, 1), stream_));
   send.check_guards();
   receive.check_guards();
   const std::int64_t mine = slice_count * communicator_.rank();

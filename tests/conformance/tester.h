@@ -9,6 +9,8 @@
 
 #include "comm/communicator.h"
 #include "framework/base/hash.h"
+#include "framework/device/buffer.h"
+#include "framework/device/context.h"
 #include "tests/conformance/values.h"
 
 namespace lockstep::tests {
@@ -44,8 +46,10 @@ class GuardedMemory {
 
 class Tester {
  public:
-  // Collective. `largest`: bytes of the largest data.
-  Tester(comm::Communicator& communicator, Stream& stream, Memory memory, std::size_t largest);
+  // Collective. `largest`: bytes of the largest data. With a context of a GPU the data is in its
+  // memory.
+  Tester(comm::Communicator& communicator, Stream& stream, Memory memory, std::size_t largest,
+         Context* gpu = nullptr);
 
   void all_reduce(DType dtype, comm::ReduceOp op, std::int64_t count);
   void reduce(DType dtype, comm::ReduceOp op, std::int64_t count, int root);
@@ -61,6 +65,11 @@ class Tester {
   // Data of `count` elements, `own` of them filled with this rank's contribution, which begins
   // `rank() % 3` elements behind a cache line.
   GuardedMemory filled(DType dtype, std::int64_t count, comm::Slice own, std::size_t which = 0);
+  // Where a collective finds the data, on the GPU after a copy.
+  comm::Range range_of(const GuardedMemory& memory, DType dtype, std::int64_t count,
+                       std::size_t which = 0);
+  // Waits for the collective; then everything is in `blocks_` again.
+  void finish(const comm::Work& work);
   void add_to_digest(const GuardedMemory& memory, std::size_t bytes);
 
   comm::Communicator& communicator_;
@@ -68,6 +77,9 @@ class Tester {
   std::vector<std::shared_ptr<comm::SymmetricBuffer>> addressable_;
   std::vector<std::vector<std::byte>> foreign_;
   std::vector<std::span<std::byte>> blocks_;
+  Context* gpu_;
+  std::vector<device::Buffer> private_;  // of the GPU, where it is not addressable
+  std::vector<std::byte*> gpu_blocks_;
   std::uint64_t salt_ = 0;
   std::uint64_t digest_ = 0;
 };

@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -18,6 +19,13 @@ std::unique_ptr<Communicator> make_cuda_ring_communicator(std::unique_ptr<Group>
                                                             ring::cuda::Shape());
 }
 
+bool gpus_reach_each_other(std::span<const int> devices) {
+  return std::all_of(devices.begin(), devices.end(), [&](int device) {
+    return std::all_of(devices.begin(), devices.end(),
+                       [&](int peer) { return device::can_reach_peer(device, peer); });
+  });
+}
+
 }  // namespace lockstep::comm
 
 namespace lockstep::comm::ring::cuda {
@@ -27,21 +35,6 @@ namespace {
 using device::check_cuda;
 
 constexpr std::chrono::milliseconds between_looks{20};
-
-std::size_t partial_bytes(DType dtype) {
-  const std::size_t bytes = base::size_of(dtype);
-  return bytes == 2 ? sizeof(float) : bytes;
-}
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
-std::shared_ptr<Control> make_control(const device::CudaPlace& place) {
-  const auto memory = std::make_shared<device::CudaHostMemory>(place);
-  auto* const control = new (memory->allocate(sizeof(Control))) Control();
-  return {control, [memory](Control* c) { memory->deallocate(c, sizeof(Control)); }};
-}
 
 }  // namespace
 
@@ -71,30 +64,14 @@ class CudaRingCommunicator::CudaWork final : public Work::State {
 CudaRingCommunicator::CudaRingCommunicator(std::shared_ptr<Group> group, int device,
                                            const CommunicatorOptions& options, const Shape& shape)
     : options_(options),
+      algorithm_(algorithm_from_name(options.algorithm)),
       group_(std::move(group)),
       place_{device, group_->rank()},
-      device_memory_(place_),
       own_stream_(place_, device::StreamPriority::high, "ring"),
+      failure_(std::make_shared<Failure>(group_, make_control(place_), options.timeout)),
       peers_(*group_, place_, soon()),
-      failure_(std::make_shared<Failure>(group_, make_control(place_), options.timeout)) {
-  if (options.algorithm != "auto" && options.algorithm != "ring")
-    throw ConfigError(
-        fmt::format("comm.algorithm: found \"{}\", expected one of auto, ring for "
-                    "ranks on GPUs",
-                    options.algorithm));
-  if (size() > most_ranks)
-    throw StartupError(
-        fmt::format("backend ring: {} ranks on the GPUs of one host, expected at "
-                    "most {}",
-                    size(), most_ranks));
-  world_.rank = rank();
-  world_.layout = {size(), shape};
-  world_.layout.shape.channels = coresident_channels(shape);
-  world_.control = &failure_->control();
-  world_.timeout = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(options.timeout).count());
-  channels_ = peers_.allocate(world_.layout.bytes(), soon());
-  upload_tables();
+      ground_(rank(), size(), own_stream_, peers_, shape, failure_->control(), options.timeout,
+              soon()) {
   set_clock();
   watch_ = std::thread([this] { watch(); });
 }
@@ -110,55 +87,6 @@ CudaRingCommunicator::~CudaRingCommunicator() {
   }
   changed_.notify_all();
   watch_.join();
-}
-
-// Blocks that wait for each other must all have room at a time.
-int CudaRingCommunicator::coresident_channels(const Shape& shape) {
-  const int blocks = std::min(load_ring_kernels(own_stream_, shape.threads),
-                              load_meeting_kernels(own_stream_, shape.threads));
-  const int room = blocks / peers_.ranks_on_this_device();
-  const int channels = peers_.least(std::min(room, shape.channels), soon());
-  if (channels < 1)
-    throw StartupError(fmt::format(
-        "backend ring: cuda:{} holds {} blocks of {} threads at a time, too few for its {} ranks",
-        place_.device, blocks, shape.threads, peers_.ranks_on_this_device()));
-  return channels;
-}
-
-void CudaRingCommunicator::upload_tables() {
-  if (size() == 1) return;
-  std::vector<schedule::Step> steps;
-  const auto add = [&](const schedule::Schedule& schedule) {
-    plans_.push_back({.count = static_cast<int>(schedule.steps.size()), .slices = schedule.slices});
-    steps.insert(steps.end(), schedule.steps.begin(), schedule.steps.end());
-  };
-  add(schedule::ring_all_reduce(rank(), size()));
-  add(schedule::ring_reduce_scatter(rank(), size()));
-  add(schedule::ring_all_gather(rank(), size()));
-  for (int root = 0; root < size(); ++root) add(schedule::ring_broadcast(rank(), size(), root));
-  for (int root = 0; root < size(); ++root) add(schedule::ring_reduce(rank(), size(), root));
-
-  // In memory: each rank's channels as seen from here, whether a block has failed, the steps.
-  std::vector<std::byte*> parts;
-  for (int r = 0; r < size(); ++r) parts.push_back(channels_->part(r).data());
-  const std::size_t parts_bytes = parts.size() * sizeof(std::byte*);
-  const std::size_t steps_offset = parts_bytes + 8;
-  std::vector<std::byte> table(steps_offset + steps.size() * sizeof(schedule::Step));
-  std::memcpy(table.data(), parts.data(), parts_bytes);
-  std::memcpy(table.data() + steps_offset, steps.data(), table.size() - steps_offset);
-  tables_ = device::Buffer(device_memory_, table.size());
-  check_cuda(cudaMemcpyAsync(tables_.data(), table.data(), table.size(), cudaMemcpyDefault,
-                             own_stream_.native()),
-             "cudaMemcpyAsync", place_);
-  own_stream_.synchronize();
-  auto* const device_table = static_cast<std::byte*>(tables_.data());
-  world_.memory = reinterpret_cast<std::byte* const*>(device_table);
-  world_.failed = reinterpret_cast<std::uint32_t*>(device_table + parts_bytes);
-  const auto* next = reinterpret_cast<const schedule::Step*>(device_table + steps_offset);
-  for (RingPlan& plan : plans_) {
-    plan.steps = next;
-    next += plan.count;
-  }
 }
 
 void CudaRingCommunicator::set_clock() {
@@ -178,6 +106,10 @@ const Capabilities& CudaRingCommunicator::capabilities() const {
                       K::all_to_all, K::barrier, K::split},
       .devices = {DeviceKind::cuda}};
   return capabilities;
+}
+
+std::string_view CudaRingCommunicator::algorithm_for(std::size_t bytes) const {
+  return name_of(choose(bytes));
 }
 
 std::shared_ptr<SymmetricBuffer> CudaRingCommunicator::addressable_memory(std::size_t bytes) {
@@ -234,7 +166,7 @@ std::unique_ptr<Communicator> CudaRingCommunicator::split(int color, int key) {
   std::shared_ptr<Group> part = group_->split(color, key, soon());
   if (!part) return nullptr;
   return std::make_unique<CudaRingCommunicator>(std::move(part), place_.device, options_,
-                                                world_.layout.shape);
+                                                ground_.shape());
 }
 
 Work CudaRingCommunicator::submit(const Collective& call, Stream& stream) {
@@ -265,11 +197,12 @@ Work CudaRingCommunicator::submit(const Collective& call, Stream& stream) {
 void CudaRingCommunicator::enqueue(const Collective& collective, std::uint64_t ticket,
                                    const device::CudaStream& stream) {
   const Signature& signature = collective.signature;
-  const Call call{signature, ticket, collective.data.data, collective.receive.data};
+  const Call call{signature, ticket, collective.data.data, collective.receive.data,
+                  signature.count};
   if (size() == 1) {
     // A reduction over one rank, the average included, is what it was.
     stream.activate();
-    if (signature.kind == CollectiveKind::all_to_all && collective.data.count > 0)
+    if (signature.kind == CollectiveKind::all_to_all && call.count > 0)
       check_cuda(cudaMemcpyAsync(call.receive, call.data, collective.data.bytes(),
                                  cudaMemcpyDefault, stream.native()),
                  "cudaMemcpyAsync", place_);
@@ -278,57 +211,47 @@ void CudaRingCommunicator::enqueue(const Collective& collective, std::uint64_t t
   switch (signature.kind) {
     case CollectiveKind::barrier:
     case CollectiveKind::split:
-      return launch_meeting(stream, world_, call);
+      return launch_meeting(stream, ground_.world(), call);
     case CollectiveKind::all_to_all: {
       const std::int64_t pieces =
-          divide_up(signature.count / size(), all_to_all_piece(world_.layout, signature.dtype));
-      return launch_all_to_all(stream, channels_for(pieces), world_, call);
+          divide_up(call.count / size(), all_to_all_piece(ground_.world().layout, signature.dtype));
+      return launch_all_to_all(stream, ground_.channels_for(pieces), ground_.world(), call);
     }
-    default: {
-      const RingPlan plan = plan_for(signature);
-      const std::int64_t runs =
-          divide_up(plan.longest_slice(signature.count), run_pieces * plan.piece);
-      return launch_ring(stream, channels_for(runs), world_, call, plan);
-    }
-  }
-}
-
-RingPlan CudaRingCommunicator::plan_for(const Signature& signature) const {
-  const auto plan_at = [&](int index) { return plans_[static_cast<std::size_t>(index)]; };
-  const Shape& shape = world_.layout.shape;
-  const auto group = static_cast<std::int64_t>(16 / base::size_of(signature.dtype));
-  RingPlan plan;
-  switch (signature.kind) {
     case CollectiveKind::all_reduce:
-      plan = plan_at(0);
-      // How the data is cut is the ring's own business here: so that slices keep the alignment.
-      plan.slice_width =
-          std::max<std::int64_t>(divide_up(divide_up(signature.count, plan.slices), group), 1) *
-          group;
-      break;
-    case CollectiveKind::reduce_scatter:
-      plan = plan_at(1);
-      break;
-    case CollectiveKind::all_gather:
-      plan = plan_at(2);
-      break;
-    case CollectiveKind::broadcast:
-      plan = plan_at(3 + signature.root);
-      break;
+      return enqueue_all_reduce(call, stream);
     default:
-      plan = plan_at(3 + size() + signature.root);
+      return enqueue_ring(call, stream);
   }
-  // Small enough to give all channels work, but a group for each thread, and as slots allow.
-  const auto most = static_cast<std::int64_t>(shape.slot_bytes / partial_bytes(signature.dtype));
-  const std::int64_t least = std::min(most, static_cast<std::int64_t>(shape.threads) * group);
-  const std::int64_t even =
-      divide_up(plan.longest_slice(signature.count), std::int64_t{shape.channels} * run_pieces);
-  plan.piece = std::clamp(divide_up(even, group) * group, least, most);
-  return plan;
 }
 
-int CudaRingCommunicator::channels_for(std::int64_t tasks) const {
-  return static_cast<int>(std::clamp<std::int64_t>(tasks, 1, world_.layout.shape.channels));
+void CudaRingCommunicator::enqueue_all_reduce(const Call& call, const device::CudaStream& stream) {
+  const auto element = static_cast<std::int64_t>(base::size_of(call.signature.dtype));
+  const Algorithm algorithm = choose(static_cast<std::size_t>(call.count * element));
+  Call part = call;
+  part.signature.algorithm = static_cast<std::uint8_t>(algorithm);
+  if (algorithm == Algorithm::ring) return enqueue_ring(part, stream);
+  const bool twice = algorithm == Algorithm::two_shot;
+  const auto most =
+      static_cast<std::int64_t>(capacity_of(algorithm, ground_.world().layout)) / element;
+  std::int64_t begin = 0;
+  do {  // once for empty data too
+    part.data = static_cast<std::byte*>(call.data) + begin * element;
+    part.count = std::min(most, call.count - begin);
+    // An octet for each thread, as far as the channel's packs go.
+    const Shape& shape = ground_.shape();
+    const std::int64_t octets = divide_up(part.count * element, 8);
+    const std::int64_t per_channel =
+        std::min<std::int64_t>(shape.threads, twice ? shape.packs / 2 : shape.packs);
+    const std::int64_t tasks = divide_up(twice ? divide_up(octets, size()) : octets, per_channel);
+    launch_low_latency(stream, ground_.channels_for(tasks), ground_.world(), part, twice);
+    begin += most;
+  } while (begin < call.count);
+}
+
+void CudaRingCommunicator::enqueue_ring(const Call& call, const device::CudaStream& stream) {
+  const RingPlan plan = ground_.plan_for(call);
+  const std::int64_t runs = divide_up(plan.longest_slice(call.count), run_pieces * plan.piece);
+  launch_ring(stream, ground_.channels_for(runs), ground_.world(), call, plan);
 }
 
 void CudaRingCommunicator::watch() {

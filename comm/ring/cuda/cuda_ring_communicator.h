@@ -13,17 +13,15 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/host_communicator.h"
 #include "comm/memory/cuda/peer_memory.h"
 #include "comm/memory/group.h"
+#include "comm/ring/cuda/algorithm.h"
 #include "comm/ring/cuda/failure.h"
-#include "comm/ring/cuda/world.h"
+#include "comm/ring/cuda/rank_world.h"
 #include "comm/ring/ring.h"
-#include "framework/device/buffer.h"
-#include "framework/device/cuda/cuda_memory.h"
 #include "framework/device/cuda/cuda_stream.h"
 
 namespace lockstep::comm::ring::cuda {
@@ -49,6 +47,7 @@ class CudaRingCommunicator final : public Communicator {
   int size() const override { return group_->size(); }
   std::string_view backend() const override { return "ring"; }
   const Capabilities& capabilities() const override;
+  std::string_view algorithm_for(std::size_t bytes) const override;
 
   Work all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag) override;
   Work reduce(Range data, ReduceOp op, int root, Stream& stream, Tag tag) override;
@@ -69,26 +68,23 @@ class CudaRingCommunicator final : public Communicator {
   Work submit(const Collective& call, Stream& stream);
   void enqueue(const Collective& collective, std::uint64_t ticket,
                const device::CudaStream& stream);
-  int coresident_channels(const Shape& shape);
-  void upload_tables();
+  Algorithm choose(std::size_t bytes) const {
+    return algorithm_ == Algorithm::choose ? choose_algorithm(bytes, size()) : algorithm_;
+  }
+  void enqueue_all_reduce(const Call& call, const device::CudaStream& stream);
+  void enqueue_ring(const Call& call, const device::CudaStream& stream);
   void set_clock();
-  RingPlan plan_for(const Signature& signature) const;
-  int channels_for(std::int64_t tasks) const;
   device::Deadline soon() const { return device::Clock::now() + options_.timeout; }
   void watch();
 
   CommunicatorOptions options_;
+  Algorithm algorithm_;
   std::shared_ptr<Group> group_;
   device::CudaPlace place_;
-  device::CudaDeviceMemory device_memory_;
   device::CudaStream own_stream_;  // to set up, and for split()
-  PeerMemory peers_;
   std::shared_ptr<Failure> failure_;
-  World world_;
-  std::shared_ptr<SymmetricBuffer> channels_;
-  device::Buffer tables_;
-  // all_reduce, reduce_scatter, all_gather, then broadcast and reduce by their roots.
-  std::vector<RingPlan> plans_;
+  PeerMemory peers_;
+  RankWorld ground_;
   ClockOrigin clock_;
   std::uint64_t submitted_ = 0;
   Event last_;

@@ -1,98 +1,18 @@
-// Elements in groups of 16 bytes: how a block moves and reduces them.
+// Elements by the vector and one by one: how a block moves and reduces them.
 #pragma once
 
 #include "comm/ring/cpu/reduce_operations.h"
+#include "framework/device/cuda/chunk.cuh"
 #include "framework/device/cuda/device.cuh"
 
 namespace lockstep::comm::ring::cuda {
 
-// What one 16-byte access of the data holds, and the same as partial results.
-template <class T>
-using Group = device::Vector16<T>;
-template <class T>
-struct alignas(16) Partial {
-  Accumulator<T> lane[Group<T>::size];
-};
-
-// `count` elements that lie anywhere an element may.
-template <class T>
-struct Data {
-  T* begin;
-  std::int64_t count;
-  bool aligned;  // to 16 bytes
-
-  __device__ Data(T* first, std::int64_t elements)
-      : begin(first),
-        count(elements),
-        aligned(reinterpret_cast<std::uintptr_t>(first) % sizeof(Group<T>) == 0) {}
-
-  __device__ std::int64_t groups() const { return (count + Group<T>::size - 1) / Group<T>::size; }
-  __device__ bool whole(std::int64_t group) const {
-    return aligned && (group + 1) * Group<T>::size <= count;
-  }
-  // Lanes behind the last element hold 0.
-  __device__ Group<T> load(std::int64_t group) const {
-    if (whole(group)) return device::load16(begin + group * Group<T>::size);
-    Group<T> result;
-#pragma unroll
-    for (int lane = 0; lane < Group<T>::size; ++lane) {
-      const std::int64_t at = group * Group<T>::size + lane;
-      result.lane[lane] = at < count ? begin[at] : T{};
-    }
-    return result;
-  }
-  __device__ void store(std::int64_t group, const Group<T>& value) const {
-    if (whole(group)) return device::store16(begin + group * Group<T>::size, value);
-#pragma unroll
-    for (int lane = 0; lane < Group<T>::size; ++lane) {
-      const std::int64_t at = group * Group<T>::size + lane;
-      if (at < count) begin[at] = value.lane[lane];
-    }
-  }
-};
-
-// Groups and partials in a slot, which begins at a multiple of 128 bytes.
-template <class Value>
-__device__ Value load_from_slot(const std::byte* slot, std::int64_t group) {
-  using Word = device::Vector16<std::uint64_t>;
-  constexpr int words = static_cast<int>(sizeof(Value) / 16);
-  const auto* const from = reinterpret_cast<const std::uint64_t*>(slot) + group * words * 2;
-  Word held[words];
-#pragma unroll
-  for (int word = 0; word < words; ++word) held[word] = device::load16(from + word * 2);
-  Value value;
-  __builtin_memcpy(&value, held, sizeof(Value));
-  return value;
-}
-template <class Value>
-__device__ void store_in_slot(std::byte* slot, std::int64_t group, const Value& value) {
-  using Word = device::Vector16<std::uint64_t>;
-  constexpr int words = static_cast<int>(sizeof(Value) / 16);
-  auto* const to = reinterpret_cast<std::uint64_t*>(slot) + group * words * 2;
-  Word held[words];
-  __builtin_memcpy(held, &value, sizeof(Value));
-#pragma unroll
-  for (int word = 0; word < words; ++word) device::store16(to + word * 2, held[word]);
-}
-
-template <class T>
-__device__ Partial<T> widen(const Group<T>& group) {
-  Partial<T> partial;
-#pragma unroll
-  for (int i = 0; i < Group<T>::size; ++i) {
-    partial.lane[i] = static_cast<Accumulator<T>>(group.lane[i]);
-  }
-  return partial;
-}
-
-template <class Op, class T>
-__device__ Partial<T> combine(const Partial<T>& partial, const Group<T>& own) {
-  Partial<T> result;
-#pragma unroll
-  for (int i = 0; i < Group<T>::size; ++i) {
-    result.lane[i] = Op::apply(partial.lane[i], static_cast<Accumulator<T>>(own.lane[i]));
-  }
-  return result;
+// The operation is looked at for each element: what these kernels wait for is the link.
+template <class A>
+__device__ A combine(ReduceOp op, A a, A b) {
+  if (op == ReduceOp::max) return Max::apply(a, b);
+  if (op == ReduceOp::min) return Min::apply(a, b);
+  return Sum::apply(a, b);
 }
 
 // The last step of a reduction. `divisor` is the number of ranks for an average, otherwise 1.
@@ -103,34 +23,80 @@ __device__ T finish(Accumulator<T> value, int divisor) {
   }
   return static_cast<T>(value);
 }
-template <class T>
-__device__ Group<T> finish(const Partial<T>& partial, int divisor) {
-  Group<T> result;
-#pragma unroll
-  for (int i = 0; i < Group<T>::size; ++i) result.lane[i] = finish<T>(partial.lane[i], divisor);
-  return result;
+
+// `width` neighbours, of which several make 16 aligned bytes, or a single one.
+template <int width, class T>
+using Lanes = device::Chunk<width, T>;
+
+template <int width, class T>
+__device__ Lanes<width, T> load_lanes(const T* from) {
+  if constexpr (width == 1) {
+    return {{*from}};
+  } else {
+    return device::load_chunk<width>(from);
+  }
+}
+template <int width, class T>
+__device__ void store_lanes(T* to, const Lanes<width, T>& lanes) {
+  if constexpr (width == 1) {
+    *to = lanes.lane[0];
+  } else {
+    device::store_chunk(to, lanes);
+  }
 }
 
-// store(group, load(group)) for each of `groups`, shared among the block's threads. Several loads
-// are under way before the first store, which the compiler could not know to be allowed.
-template <class Load, class Store>
-__device__ void for_each_group(std::int64_t groups, Load&& load, Store&& store) {
-  constexpr int batch = 4;
+// store(i, load(i)) for i = 0, width, 2 width, ... below `count`, shared among the block's threads.
+// Several loads are under way before the first store: the compiler could not know that they may.
+template <int width, class Load, class Store>
+__device__ void for_lanes(std::int64_t begin, std::int64_t end, Load&& load, Store&& store) {
+  constexpr int batch = width == 1 ? 1 : width <= 4 ? 4 : 2;  // as many as registers hold
   using Value = decltype(load(std::int64_t{}));
-  for (std::int64_t first = threadIdx.x; first < groups;
-       first += std::int64_t{batch} * blockDim.x) {
+  const std::int64_t stride = std::int64_t{blockDim.x} * width;
+  for (std::int64_t first = begin + std::int64_t{threadIdx.x} * width; first < end;
+       first += batch * stride) {
     Value held[batch];
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
-      const std::int64_t group = first + std::int64_t{i} * blockDim.x;
-      if (group < groups) held[i] = load(group);
+      if (first + i * stride < end) held[i] = load(first + i * stride);
     }
 #pragma unroll
     for (int i = 0; i < batch; ++i) {
-      const std::int64_t group = first + std::int64_t{i} * blockDim.x;
-      if (group < groups) store(group, held[i]);
+      if (first + i * stride < end) store(first + i * stride, held[i]);
     }
   }
+}
+
+// body(Width<w>{}, begin, end) for the part of `count` elements at `data` that goes by the vector,
+// and for the rest of them, or all where the data is not aligned, one by one.
+template <int w>
+struct Width {
+  static constexpr int value = w;
+};
+template <class T, class Body>
+__device__ void by_width(const T* data, std::int64_t count, Body&& body) {
+  constexpr int width = device::Vector16<T>::size;
+  const bool aligned = reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+  const std::int64_t vectors = aligned ? count / width * width : 0;
+  body(Width<width>{}, std::int64_t{0}, vectors);
+  body(Width<1>{}, vectors, count);
+}
+
+// Copies elements; `slot` is aligned to 128 bytes, the other side as by_width() finds it.
+template <class T>
+__device__ void copy_to_slot(T* slot, const T* data, std::int64_t count) {
+  by_width(data, count, [&]<int w>(Width<w>, std::int64_t begin, std::int64_t end) {
+    for_lanes<w>(
+        begin, end, [&](std::int64_t i) { return load_lanes<w>(data + i); },
+        [&](std::int64_t i, const Lanes<w, T>& lanes) { store_lanes(slot + i, lanes); });
+  });
+}
+template <class T>
+__device__ void copy_from_slot(T* data, const T* slot, std::int64_t count) {
+  by_width(data, count, [&]<int w>(Width<w>, std::int64_t begin, std::int64_t end) {
+    for_lanes<w>(
+        begin, end, [&](std::int64_t i) { return load_lanes<w>(slot + i); },
+        [&](std::int64_t i, const Lanes<w, T>& lanes) { store_lanes(data + i, lanes); });
+  });
 }
 
 }  // namespace lockstep::comm::ring::cuda

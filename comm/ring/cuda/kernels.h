@@ -10,6 +10,10 @@ namespace lockstep::comm::ring::cuda {
 void launch_ring(const device::CudaStream& stream, int channels, const World& world,
                  const Call& call, const RingPlan& plan);
 
+// all_reduce of at most capacity_of() bytes (algorithm.h), in one shot or two.
+void launch_low_latency(const device::CudaStream& stream, int channels, const World& world,
+                        const Call& call, bool twice);
+
 // The call's data and receive are cut into a slice for each rank.
 void launch_all_to_all(const device::CudaStream& stream, int channels, const World& world,
                        const Call& call);
@@ -24,6 +28,7 @@ void launch_clock(const device::CudaStream& stream, std::uint64_t* now);
 // Loads the kernels of a file, so that no first launch waits for the device while a collective is
 // under way there. Returns how many blocks of the largest the device holds.
 int load_ring_kernels(const device::CudaStream& stream, unsigned threads);
+int load_low_latency_kernels(const device::CudaStream& stream, unsigned threads);
 int load_meeting_kernels(const device::CudaStream& stream, unsigned threads);
 
 }  // namespace lockstep::comm::ring::cuda

@@ -9,17 +9,21 @@
 
 namespace lockstep::comm::ring::cuda {
 
-// A kernel of each element type, which is `get(TypeTag<T>{})`: loads them. Returns how many blocks
-// of the largest the device holds.
+// Loads the kernel; how many of its blocks the device holds.
+template <class... Parameters>
+int load_blocks(const device::CudaStream& stream, void (*kernel)(Parameters...), unsigned threads) {
+  device::load_kernel(stream, kernel);
+  return device::coresident_blocks(stream, kernel, static_cast<int>(threads));
+}
+
+// The same for a kernel of each element type, `get(TypeTag<T>{})`: of the largest.
 template <class Get>
 int load_for_each_dtype(const device::CudaStream& stream, unsigned threads, Get&& get) {
   int blocks = std::numeric_limits<int>::max();
   for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::float16,
                             DType::int32, DType::int64, DType::uint8}) {
     base::visit_dtype(dtype, [&](auto tag) {
-      device::load_kernel(stream, get(tag));
-      blocks =
-          std::min(blocks, device::coresident_blocks(stream, get(tag), static_cast<int>(threads)));
+      blocks = std::min(blocks, load_blocks(stream, get(tag), threads));
     });
   }
   return blocks;

@@ -14,12 +14,13 @@ constexpr std::size_t part_bytes(const Layout& layout) {
   return slots * layout.shape.slot_bytes / 2 / static_cast<std::size_t>(layout.ranks) / 128 * 128;
 }
 
+// T is an element of the same size.
 template <class T>
-__global__ void all_to_all_kernel(World world, Call call) {
+__global__ void __launch_bounds__(most_threads) all_to_all_kernel(World world, Call call) {
   const Channel channel(world, call);
   if (!channel.open()) return;
   const int rank = channel.rank(), size = channel.size();
-  const std::int64_t slice = call.signature.count / size;
+  const std::int64_t slice = call.count / size;
   const std::size_t bytes = part_bytes(world.layout);
   const auto piece = static_cast<std::int64_t>(bytes / sizeof(T));
   auto& state = channel.head(rank).state;
@@ -27,32 +28,20 @@ __global__ void all_to_all_kernel(World world, Call call) {
   int half = 0;
   for (std::int64_t begin = blockIdx.x * piece; begin < slice; begin += gridDim.x * piece) {
     const std::int64_t count = slice - begin < piece ? slice - begin : piece;
-    const auto data = [&](void* all, int index) {
-      return Data<T>(static_cast<T*>(all) + index * slice + begin, count);
+    const auto at = [&](void* all, int index) {
+      return static_cast<T*>(all) + index * slice + begin;
     };
     const auto part = [&](int of, int index) {
-      return channel.slots_of(of) + static_cast<std::size_t>(half * size + index) * bytes;
+      return reinterpret_cast<T*>(channel.slots_of(of) +
+                                  static_cast<std::size_t>(half * size + index) * bytes);
     };
     for (int r = 0; r < size; ++r) {
-      const Data<T> from = data(call.data, r), to = data(call.receive, r);
-      for_each_group(
-          from.groups(), [&](std::int64_t group) { return from.load(group); },
-          [&](std::int64_t group, const Group<T>& value) {
-            if (r == rank) {
-              to.store(group, value);
-            } else {
-              store_in_slot(part(rank, r), group, value);
-            }
-          });
+      copy_to_slot(part(rank, r), static_cast<const T*>(at(call.data, r)), count);
     }
     if (!channel.meet(rounds)) return;
-    for (int step = 1; step < size; ++step) {
+    for (int step = 0; step < size; ++step) {
       const int r = (rank + step) % size;  // every rank reads from another one
-      const Data<T> to = data(call.receive, r);
-      for_each_group(
-          to.groups(),
-          [&](std::int64_t group) { return load_from_slot<Group<T>>(part(r, rank), group); },
-          [&](std::int64_t group, const Group<T>& value) { to.store(group, value); });
+      copy_from_slot(at(call.receive, r), static_cast<const T*>(part(r, rank)), count);
     }
     half = 1 - half;
   }
@@ -61,7 +50,21 @@ __global__ void all_to_all_kernel(World world, Call call) {
   channel.close();
 }
 
-__global__ void meeting_kernel(World world, Call call) {
+template <class F>
+void visit_size(std::size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1:
+      return f(base::TypeTag<std::uint8_t>{});
+    case 2:
+      return f(base::TypeTag<std::uint16_t>{});
+    case 4:
+      return f(base::TypeTag<std::uint32_t>{});
+    default:
+      return f(base::TypeTag<std::uint64_t>{});
+  }
+}
+
+__global__ void __launch_bounds__(most_threads) meeting_kernel(World world, Call call) {
   const Channel channel(world, call);
   if (channel.open()) channel.close();
 }
@@ -74,7 +77,7 @@ __global__ void clock_kernel(std::uint64_t* now) {
 
 void launch_all_to_all(const device::CudaStream& stream, int channels, const World& world,
                        const Call& call) {
-  base::visit_dtype(call.signature.dtype, [&]<class T>(base::TypeTag<T>) {
+  visit_size(base::size_of(call.signature.dtype), [&]<class T>(base::TypeTag<T>) {
     device::launch(stream, {static_cast<unsigned>(channels), world.layout.shape.threads},
                    all_to_all_kernel<T>, world, call);
   });
@@ -95,8 +98,13 @@ void launch_clock(const device::CudaStream& stream, std::uint64_t* now) {
 int load_meeting_kernels(const device::CudaStream& stream, unsigned threads) {
   device::load_kernel(stream, meeting_kernel);
   device::load_kernel(stream, clock_kernel);
-  return load_for_each_dtype(stream, threads,
-                             []<class T>(base::TypeTag<T>) { return all_to_all_kernel<T>; });
+  int blocks = std::numeric_limits<int>::max();
+  for (const std::size_t bytes : {1, 2, 4, 8}) {
+    visit_size(bytes, [&]<class T>(base::TypeTag<T>) {
+      blocks = std::min(blocks, load_blocks(stream, all_to_all_kernel<T>, threads));
+    });
+  }
+  return blocks;
 }
 
 }  // namespace lockstep::comm::ring::cuda

@@ -43,42 +43,71 @@ __device__ inline Flow flow_of(schedule::Action action) {
   }
 }
 
-// One piece of one step: `in` and `out` are slots, nullptr where the step has none.
-template <class Op, class T>
-__device__ void move_piece(const Flow& flow, const Data<T>& data, const std::byte* in,
-                           std::byte* out, int divisor) {
-  const auto partial = [&](std::int64_t group) {
-    if (in == nullptr) return widen(data.load(group));
-    const auto received = load_from_slot<Partial<T>>(in, group);
-    return combine<Op>(received, data.load(group));
-  };
-  if (!flow.completes) {
-    for_each_group(data.groups(), partial, [&](std::int64_t group, const Partial<T>& value) {
-      store_in_slot(out, group, value);
-    });
-    return;
-  }
-  const auto complete = [&](std::int64_t group) {
-    if (flow.reduces) return finish<T>(partial(group), divisor);
-    return in == nullptr ? data.load(group) : load_from_slot<Group<T>>(in, group);
-  };
-  for_each_group(data.groups(), complete, [&](std::int64_t group, const Group<T>& value) {
-    if (flow.stores) data.store(group, value);
-    if (out != nullptr) store_in_slot(out, group, value);
-  });
-}
-
+// One piece of one step: `count` elements at `data`. `in` and `out` are slots, nullptr where the
+// step has none.
 template <class T>
-__device__ void move_piece(ReduceOp op, const Flow& flow, const Data<T>& data, const std::byte* in,
-                           std::byte* out, int divisor) {
-  if (!flow.reduces || op == ReduceOp::sum || op == ReduceOp::avg) {
-    move_piece<Sum>(flow, data, in, out, divisor);
-  } else if (op == ReduceOp::max) {
-    move_piece<Max>(flow, data, in, out, divisor);
-  } else {
-    move_piece<Min>(flow, data, in, out, divisor);
+struct Piece {
+  T* data;
+  std::int64_t count;
+  ReduceOp op;
+  int divisor;
+
+  __device__ void move(const Flow& flow, const std::byte* in, std::byte* out) const {
+    by_width(data, count, [&]<int w>(Width<w>, std::int64_t begin, std::int64_t end) {
+      if (flow.completes) {
+        complete<w>(flow, in, out, begin, end);
+      } else {
+        pass_on<w>(in, out, begin, end);
+      }
+    });
   }
-}
+
+ private:
+  using A = Accumulator<T>;
+
+  // This rank's contribution, added to the partial from the left where there is one.
+  template <int w>
+  __device__ Lanes<w, A> partial(const std::byte* in, std::int64_t i) const {
+    const Lanes<w, T> own = load_lanes<w>(static_cast<const T*>(data) + i);
+    Lanes<w, A> result;
+    if (in != nullptr) result = load_lanes<w>(reinterpret_cast<const A*>(in) + i);
+#pragma unroll
+    for (int k = 0; k < w; ++k) {
+      const A mine = static_cast<A>(own.lane[k]);
+      result.lane[k] = in != nullptr ? combine(op, result.lane[k], mine) : mine;
+    }
+    return result;
+  }
+
+  template <int w>
+  __device__ void pass_on(const std::byte* in, std::byte* out, std::int64_t begin,
+                          std::int64_t end) const {
+    for_lanes<w>(
+        begin, end, [&](std::int64_t i) { return partial<w>(in, i); },
+        [&](std::int64_t i, const Lanes<w, A>& value) {
+          store_lanes(reinterpret_cast<A*>(out) + i, value);
+        });
+  }
+
+  template <int w>
+  __device__ void complete(const Flow& flow, const std::byte* in, std::byte* out,
+                           std::int64_t begin, std::int64_t end) const {
+    const auto value = [&](std::int64_t i) {
+      if (!flow.reduces) {
+        return load_lanes<w>(in == nullptr ? data + i : reinterpret_cast<const T*>(in) + i);
+      }
+      const Lanes<w, A> reduced = partial<w>(in, i);
+      Lanes<w, T> result;
+#pragma unroll
+      for (int k = 0; k < w; ++k) result.lane[k] = finish<T>(reduced.lane[k], divisor);
+      return result;
+    };
+    for_lanes<w>(begin, end, value, [&](std::int64_t i, const Lanes<w, T>& lanes) {
+      if (flow.stores) store_lanes(data + i, lanes);
+      if (out != nullptr) store_lanes(reinterpret_cast<T*>(out) + i, lanes);
+    });
+  }
+};
 
 // A channel's queues to both neighbours, during one collective.
 template <class P>
@@ -146,29 +175,28 @@ class Neighbours {
 // The channels take turns with runs of pieces of every slice. All steps are done for a run before
 // the next one begins; within a step the pieces of a run hide each other's way across the link.
 template <class T, class P>
-__global__ void ring_kernel(World world, Call call, RingPlan plan) {
+__global__ void __launch_bounds__(most_threads) ring_kernel(World world, Call call, RingPlan plan) {
   const Channel channel(world, call);
   if (!channel.open()) return;
   const Shape& shape = world.layout.shape;
   const Signature& s = call.signature;
   const std::int64_t piece = plan.piece;
   const std::int64_t run = run_pieces * piece;
-  const std::int64_t longest = plan.longest_slice(s.count);
+  const std::int64_t longest = plan.longest_slice(call.count);
   const int divisor = s.op == ReduceOp::avg ? channel.size() : 1;
   Neighbours<P> neighbours(channel, shape);
   for (std::int64_t begin = blockIdx.x * run; begin < longest; begin += gridDim.x * run) {
     for (int step = 0; step < plan.count; ++step) {
       const Flow flow = flow_of(plan.steps[step].action);
-      const Slice slice = plan.slice(s.count, plan.steps[step].slice);
+      const Slice slice = plan.slice(call.count, plan.steps[step].slice);
       for (std::int64_t first = begin; first < begin + run; first += piece) {
         const std::int64_t left = slice.count() - first;
         // Both ends of a message know its length, so that an empty one need not be sent.
         if (left <= 0) break;
-        const Data<T> data(static_cast<T*>(call.data) + slice.begin + first,
-                           left < piece ? left : piece);
-        const bool passed = neighbours.pass(flow, [&](const std::byte* in, std::byte* out) {
-          move_piece(s.op, flow, data, in, out, divisor);
-        });
+        const Piece<T> moved{static_cast<T*>(call.data) + slice.begin + first,
+                             left < piece ? left : piece, s.op, divisor};
+        const bool passed = neighbours.pass(
+            flow, [&](const std::byte* in, std::byte* out) { moved.move(flow, in, out); });
         if (!passed) return;
       }
     }

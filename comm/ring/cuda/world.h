@@ -18,6 +18,7 @@
 namespace lockstep::comm::ring::cuda {
 
 inline constexpr int most_ranks = 32;
+inline constexpr unsigned most_threads = 512;  // of a block
 // Of a channel's queue to the right neighbour. A rank hands over `run_pieces` before it waits for
 // one; with no more slots than those a ring of full queues would be stuck.
 inline constexpr int slots = 4;
@@ -86,6 +87,11 @@ struct Layout {
   }
 };
 
+// How often `b` goes into `a`, rounded up.
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
+  return (a + b - 1) / b;
+}
+
 // What went wrong.
 enum class Outcome : std::uint32_t { none, aborted, late_to_arrive, late_to_finish, disagree };
 
@@ -121,6 +127,8 @@ struct Call {
   std::uint64_t ticket = 0;  // the host's number of it, from 1 on
   void* data = nullptr;
   void* receive = nullptr;  // of all_to_all
+  std::int64_t count =
+      0;  // of elements at `data`: fewer than the signature's in each of several kernels
 };
 
 // A rank's part in a ring, and how the data is cut for it.
@@ -137,7 +145,7 @@ struct RingPlan {
     return {begin < total ? begin : total, end < total ? end : total};
   }
   constexpr std::int64_t longest_slice(std::int64_t total) const {
-    return slice_width == 0 ? (total + slices - 1) / slices : slice_width;
+    return slice_width == 0 ? divide_up(total, slices) : slice_width;
   }
 };
 

@@ -19,5 +19,6 @@ struct Bug {
 const std::vector<Bug>& kernel_bugs();  // within one kernel
 const std::vector<Bug>& wait_bugs();    // between kernels that run side by side
 const std::vector<Bug>& stream_bugs();  // in the host's use of streams and memory
+const std::vector<Bug>& ring_bugs();    // in the ring between GPUs
 
 }  // namespace lockstep::emulation::bugs

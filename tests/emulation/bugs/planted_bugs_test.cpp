@@ -60,6 +60,12 @@ const Expected all[] = {
     {"host_touches_device_memory", seeds, "host code touches"},
     {"free_while_waited_for", seeds, "in cudaFree"},
     {"load_while_waited_for", 1, "the first launch of"},
+    {"ring_relaxed_signal", 0, "", true},
+    {"ring_no_signal", seeds, ""},
+    {"ring_off_by_one_wait", 1, "", true},
+    {"ring_overwrites_slots", 1, "", true},
+    {"ring_no_exit_handshake", 1, "", true},
+    {"ring_without_access", seeds, ""},
 };
 
 struct Outcome {

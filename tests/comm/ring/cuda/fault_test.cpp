@@ -1,0 +1,185 @@
+// What ranks see when one of them is late, out of step, or gone: the same error on every rank, in
+// time, and again at every later call.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/comm/ring/cuda/cuda_ranks.h"
+
+namespace lockstep::comm::ring::cuda {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::size_t count = 500;
+
+struct Seen {
+  int rank = -2;
+  std::string what;
+};
+
+Seen failure_of(const std::function<Work()>& call) {
+  try {
+    call().wait();
+  } catch (const RankError& error) {
+    return {error.rank(), error.what()};
+  }
+  return {};
+}
+
+class Faults : public testing::TestWithParam<std::string> {
+ protected:
+  RankOptions with_timeout(std::chrono::milliseconds timeout) const {
+    return {.options = {.timeout = timeout, .algorithm = GetParam()}};
+  }
+};
+
+TEST_P(Faults, ARankThatStopsLaunchingIsNamed) {
+  run_cuda_ranks(
+      4,
+      [](CudaRank& rank) {
+        const OnGpu<float> data(rank.context(), std::vector<float>(count, 1.0f));
+        const auto reduce = [&] {
+          return rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), 3);
+        };
+        reduce().wait();
+        if (rank.index() == 1) return;
+        const auto start = device::Clock::now();
+        const Seen seen = failure_of(reduce);
+        EXPECT_EQ(seen.rank, 1);
+        EXPECT_THAT(seen.what, AllOf(HasSubstr("rank 1 did not arrive at all_reduce number 1"),
+                                     HasSubstr("bucket 3"), HasSubstr("within 2 s")));
+        EXPECT_LT(device::Clock::now() - start, std::chrono::seconds(4));
+        EXPECT_EQ(failure_of(reduce).what, seen.what);
+      },
+      with_timeout(std::chrono::seconds(2)));
+}
+
+TEST_P(Faults, AnAbortEndsTheWaitsOfAll) {
+  run_cuda_ranks(
+      4,
+      [](CudaRank& rank) {
+        const OnGpu<float> data(rank.context(), std::vector<float>(count, 1.0f));
+        const auto start = device::Clock::now();
+        if (rank.index() == 2) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+          rank.communicator().abort(2, "rank 2 has lost its data");
+          rank.communicator().abort(2, "and more");
+        }
+        const Seen seen = failure_of([&] {
+          return rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag);
+        });
+        EXPECT_EQ(seen.rank, 2);
+        EXPECT_EQ(seen.what, "rank 2 has lost its data");
+        EXPECT_LT(device::Clock::now() - start, std::chrono::seconds(2));
+      },
+      with_timeout(std::chrono::seconds(60)));
+}
+
+// What `odd` calls on rank 2 and `usual` on the others ends with one error that has both words.
+void expect_disagreement(const RankOptions& how, const std::function<Work(CudaRank&, Range)>& usual,
+                         const std::function<Work(CudaRank&, Range)>& odd,
+                         const std::string& usual_words, const std::string& odd_words) {
+  run_cuda_ranks(
+      4,
+      [&](CudaRank& rank) {
+        const OnGpu<float> data(rank.context(), std::vector<float>(count, 1.0f));
+        const Seen seen =
+            failure_of([&] { return (rank.index() == 2 ? odd : usual)(rank, data.range()); });
+        EXPECT_EQ(seen.rank, 2);
+        EXPECT_THAT(seen.what, AllOf(HasSubstr("ranks disagree"), HasSubstr(usual_words),
+                                     HasSubstr(odd_words)));
+      },
+      how);
+}
+
+TEST_P(Faults, RanksThatDisagreeAllSaySo) {
+  const RankOptions how = with_timeout(std::chrono::seconds(20));
+  const auto all_reduce = [](CudaRank& rank, Range data) {
+    return rank.communicator().all_reduce(data, ReduceOp::sum, rank.stream(), no_tag);
+  };
+  expect_disagreement(
+      how, all_reduce,
+      [&](CudaRank& rank, Range data) {
+        return all_reduce(rank, {data.data, data.count - 2, data.dtype});
+      },
+      "500 float32", "498 float32");
+  expect_disagreement(
+      how, all_reduce,
+      [&](CudaRank& rank, Range data) {
+        return all_reduce(rank, {data.data, data.count, DType::int32});
+      },
+      "float32", "int32");
+  expect_disagreement(
+      how,
+      [](CudaRank& rank, Range data) {
+        return rank.communicator().broadcast(data, 1, rank.stream(), no_tag);
+      },
+      all_reduce, "broadcast number 0", "all_reduce number 0");
+  // Far apart: other algorithms, other numbers of channels.
+  expect_disagreement(
+      how, all_reduce,
+      [&](CudaRank& rank, Range data) {
+        return all_reduce(rank, {data.data, 1, data.dtype});
+      },
+      "500 float32", "1 float32");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ring, Faults, testing::Values("ring", "one_shot", "two_shot"),
+                         [](const auto& test) { return test.param; });
+
+TEST(CudaRingArguments, AreRefusedBeforeAnythingIsLaunched) {
+  run_cuda_ranks(2, [](CudaRank& rank) {
+    CudaRingCommunicator& ring = rank.communicator();
+    const OnGpu<float> data(rank.context(), std::vector<float>(count, 1.0f));
+    Range negative = data.range();
+    negative.count = -1;
+    EXPECT_THROW(ring.all_reduce(negative, ReduceOp::sum, rank.stream(), no_tag), UsageError);
+    EXPECT_THROW(ring.broadcast(data.range(), 2, rank.stream(), no_tag), UsageError);
+    Range integers = data.range();
+    integers.dtype = DType::int32;
+    EXPECT_THROW(ring.all_reduce(integers, ReduceOp::avg, rank.stream(), no_tag), UsageError);
+    ring.barrier(rank.stream()).wait();
+  });
+}
+
+TEST(CudaRingArguments, AnUnknownAlgorithmIsRefused) {
+  EXPECT_THROW(algorithm_from_name("halving_doubling"), ConfigError);
+}
+
+// As many blocks as the GPU holds, shared among its ranks.
+TEST(CudaRing, RanksOfOneGpuShareItsRoom) {
+  RankOptions how;
+  how.devices = 1;
+  how.shape.channels = 1000;
+  run_cuda_ranks(
+      3,
+      [](CudaRank& rank) {
+        const OnGpu<float> data(rank.context(), std::vector<float>(20'000, 1.0f));
+        rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag).wait();
+        EXPECT_EQ(data.values(), std::vector<float>(20'000, 3.0f));
+      },
+      how);
+}
+
+TEST(CudaRing, MoreRanksThanAGpuHasRoomForAreRefused) {
+  const int ranks = 20;
+  auto groups = make_thread_groups(ranks);
+  std::vector<std::thread> threads;
+  for (auto& group : groups)
+    threads.emplace_back([&] {
+      Shape large = small_shape;
+      large.threads = most_threads;
+      large.slot_bytes = 4096;
+      try {
+        CudaRingCommunicator ring(std::move(group), 0, {}, large);
+        EXPECT_GE(device::describe_cuda_device(0).multiprocessors, ranks) << "there is no room";
+      } catch (const StartupError& error) {
+        EXPECT_THAT(error.what(), HasSubstr("too few for its 20 ranks"));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace lockstep::comm::ring::cuda

@@ -1,0 +1,147 @@
+// Collectives one after the other: against the computation's streams, in groups within the group,
+// captured into graphs.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <barrier>
+
+#include "comm/backend.h"
+#include "tests/comm/ring/cuda/cuda_ranks.h"
+
+namespace lockstep::comm::ring::cuda {
+namespace {
+
+std::vector<float> filled(std::size_t count, int value) {
+  return std::vector<float>(count, static_cast<float>(value));
+}
+
+// A cheap source of sizes that is the same on all ranks.
+std::size_t size_of_turn(int turn) {
+  const auto bits = static_cast<std::size_t>(turn + 1) * 0x9E3779B97F4A7C15u;
+  return (bits >> 20) % (std::size_t{1} << (bits >> 40) % 13);
+}
+
+TEST(CudaRingOrder, ManyInARowOfRandomSizesWithRandomDelays) {
+  constexpr int turns = 60;
+  run_cuda_ranks(5, [](CudaRank& rank) {
+    for (int turn = 0; turn < turns; ++turn) {
+      if ((turn * 7 + rank.index()) % 11 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(300));
+      const OnGpu<float> data(rank.context(), filled(size_of_turn(turn), turn + rank.index()));
+      rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag).wait();
+      ASSERT_EQ(data.values(), filled(size_of_turn(turn), 5 * turn + 10)) << turn;
+    }
+  });
+}
+
+// The host waits for nothing between: the streams wait for each other.
+TEST(CudaRingOrder, ABufferIsReducedAfterItIsWrittenAndReusedAfterItIsRead) {
+  run_cuda_ranks(3, [](CudaRank& rank) {
+    constexpr std::size_t count = 3000;
+    Stream& compute = rank.context().compute_stream();
+    const OnGpu<float> data(rank.context(), filled(count, 0));
+    const OnGpu<float> fresh(rank.context(), filled(count, rank.index() + 1));
+    const OnGpu<float> results(rank.context(), filled(count * 3, 0));
+    Work reduced;
+    for (std::size_t turn = 0; turn < 3; ++turn) {
+      reduced.wait_on(compute);
+      rank.context().copy(data.range().data, fresh.range().data, count * sizeof(float), compute);
+      rank.stream().wait(compute.record());
+      reduced = rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag);
+      reduced.wait_on(compute);
+      rank.context().copy(static_cast<float*>(results.range().data) + turn * count,
+                          data.range().data, count * sizeof(float), compute);
+    }
+    reduced.wait();
+    EXPECT_TRUE(reduced.done());
+    EXPECT_LE(reduced.times().start, reduced.times().end);
+    EXPECT_EQ(results.values(), filled(3 * count, 6));
+  });
+}
+
+TEST(CudaRingOrder, GroupsWithinTheGroup) {
+  run_cuda_ranks(5, [](CudaRank& rank) {
+    const bool takes_part = rank.index() < 4;
+    const auto part = rank.communicator().split(takes_part ? rank.index() % 2 : -1, -rank.index());
+    ASSERT_EQ(part != nullptr, takes_part);
+    const OnGpu<float> data(rank.context(), filled(1000, rank.index()));
+    if (part) {
+      EXPECT_EQ(part->size(), 2);
+      EXPECT_EQ(part->rank(), rank.index() < 2 ? 1 : 0);
+      part->all_reduce(data.range(), ReduceOp::sum, rank.stream()).wait();
+      EXPECT_EQ(data.values(), filled(1000, rank.index() % 2 == 0 ? 2 : 4));
+    }
+    rank.communicator().all_reduce(data.range(), ReduceOp::max, rank.stream(), no_tag).wait();
+    EXPECT_EQ(data.values(), filled(1000, 4));
+  });
+}
+
+TEST(CudaRingOrder, AveragesBeyondTheRangeOfTheirSums) {
+  run_cuda_ranks(8, [](CudaRank& rank) {
+    for (const float value : {20'000.0f, 1e-7f}) {
+      for (const std::size_t count : {std::size_t{100}, std::size_t{5000}}) {
+        const std::vector<float16> values(count, float16(value));
+        const OnGpu<float16> data(rank.context(), values);
+        rank.communicator().all_reduce(data.range(), ReduceOp::avg, rank.stream(), no_tag).wait();
+        EXPECT_EQ(data.values(), values);
+      }
+    }
+  });
+}
+
+// Nothing that a kernel is given changes from one replay to the next.
+TEST(CudaRingOrder, ACapturedGraphIsReplayed) {
+  std::barrier<> together(3);  // the emulation wants no host to wait while any captures
+  run_cuda_ranks(3, [&](CudaRank& rank) {
+    constexpr std::size_t count = 2000;
+    const OnGpu<float> small(rank.context(), filled(10, 1));
+    const OnGpu<float> large(rank.context(), filled(count, 1));
+    rank.communicator().all_reduce(large.range(), ReduceOp::max, rank.stream(), no_tag).wait();
+    rank.context().compute_stream().synchronize();
+    const auto stream = device::cuda_stream(rank.stream()).native();
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t executable = nullptr;
+    together.arrive_and_wait();
+    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    rank.communicator().all_reduce(small.range(), ReduceOp::sum, rank.stream(), no_tag);
+    rank.communicator().all_reduce(large.range(), ReduceOp::sum, rank.stream(), no_tag);
+    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    together.arrive_and_wait();
+    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
+    for (int replay = 0; replay < 3; ++replay)
+      ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
+    rank.communicator().barrier(rank.stream()).wait();
+    EXPECT_EQ(small.values(), filled(10, 27));
+    EXPECT_EQ(large.values(), filled(count, 27));
+    cudaGraphExecDestroy(executable);
+    cudaGraphDestroy(graph);
+  });
+}
+
+TEST(CudaRingBackend, IsTheRingForRanksOnGpus) {
+  auto groups = make_thread_groups(2);
+  std::vector<std::thread> threads;
+  const auto store = make_memory_store();
+  for (auto& group : groups)
+    threads.emplace_back([&] {
+      const int rank = group->rank();
+      const auto context = device::make_cuda_context(0, rank);
+      const auto stream = context->make_stream("communication");
+      const auto ring = find_backend("ring").make(
+          {.rank = rank,
+           .size = 2,
+           .device = context->device(),
+           .store = *store,
+           .join = [&](const std::string&, int, int) { return std::move(group); },
+           .prefix = "test",
+           .interface = std::nullopt},
+          {});
+      const OnGpu<float> data(*context, filled(5000, rank + 1));
+      ring->all_reduce(data.range(), ReduceOp::sum, *stream).wait();
+      EXPECT_EQ(data.values(), filled(5000, 3));
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace lockstep::comm::ring::cuda
