@@ -52,6 +52,7 @@ class Channel {
       : world_(world),
         call_(call),
         epoch_(head(world.rank).state.epoch),
+        sequence_(head(world.rank).state.sequence),
         start_(device::global_timer()),
         limit_{&world.control->abort, start_ + world.timeout} {}
 
@@ -152,7 +153,9 @@ class Channel {
   __device__ void close() const {
     __syncthreads();
     if (threadIdx.x != 0) return;
-    head(rank()).state.epoch = epoch_ + 1;
+    auto& state = head(rank()).state;
+    state.epoch = epoch_ + 1;
+    state.sequence = sequence_ + (call_.is_last ? 1 : 0);
     if (blockIdx.x != 0) return;
     Control& control = *world_.control;
     control.times[call_.ticket % Control::kept_times] = {call_.ticket, start_,
@@ -167,7 +170,7 @@ class Channel {
 
   __device__ Signature signature() const {
     Signature mine = call_.signature;
-    mine.sequence = epoch_;
+    mine.sequence = sequence_;
     return mine;
   }
 
@@ -207,7 +210,7 @@ class Channel {
 
   const World& world_;
   const Call& call_;
-  std::uint64_t epoch_;
+  std::uint64_t epoch_, sequence_;
   std::uint64_t start_;
   device::SpinLimit limit_;
 };

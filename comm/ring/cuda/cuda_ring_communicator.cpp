@@ -237,6 +237,7 @@ void CudaRingCommunicator::enqueue_all_reduce(const Call& call, const device::Cu
   do {  // once for empty data too
     part.data = static_cast<std::byte*>(call.data) + begin * element;
     part.count = std::min(most, call.count - begin);
+    part.is_last = begin + most >= call.count;
     // An octet for each thread, as far as the channel's packs go.
     const Shape& shape = ground_.shape();
     const std::int64_t octets = divide_up(part.count * element, 8);

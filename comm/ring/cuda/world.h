@@ -58,7 +58,8 @@ struct alignas(128) Counter {
 struct alignas(128) ChannelHead {
   // The owner's own.
   struct alignas(128) State {
-    std::uint64_t epoch;           // collectives of this channel so far
+    std::uint64_t epoch;           // kernels so far
+    std::uint64_t sequence;        // collectives so far
     std::uint64_t sent, received;  // pieces, to the right and from the left
     std::uint64_t rounds;          // of all ranks
   };
@@ -123,12 +124,14 @@ struct World {
 
 // One collective: the arguments of one kernel.
 struct Call {
-  Signature signature;       // but for the sequence, which is the channel's epoch
+  Signature signature;       // but for the sequence, which the channel counts
   std::uint64_t ticket = 0;  // the host's number of it, from 1 on
   void* data = nullptr;
   void* receive = nullptr;  // of all_to_all
-  std::int64_t count =
-      0;  // of elements at `data`: fewer than the signature's in each of several kernels
+  // Of elements at `data`: fewer than the signature's in each of several kernels, of which one is
+  // the last.
+  std::int64_t count = 0;
+  bool is_last = true;
 };
 
 // A rank's part in a ring, and how the data is cut for it.
