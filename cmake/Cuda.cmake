@@ -138,7 +138,7 @@ function(lockstep_cuda_tests name)
   list(APPEND sources ${arg_SOURCES})
   lockstep_emulated_program(${name}_emulated_test SOURCES ${sources}
     DEPENDS ${arg_DEPENDS} lockstep_emulation_main GTest::gtest GTest::gmock)
-  lockstep_discover(${name}_emulated "*" emulation ${arg_TIMEOUT})
+  lockstep_discover_with_slow(${name}_emulated emulation ${arg_TIMEOUT})
   if(LOCKSTEP_HAS_CUDA)
     add_executable(${name}_gpu_test ${sources})
     target_link_libraries(${name}_gpu_test PRIVATE

@@ -36,8 +36,13 @@ function(lockstep_tests name)
   endif()
   add_executable(${name}_test ${sources})
   target_link_libraries(${name}_test PRIVATE ${arg_DEPENDS} GTest::gtest GTest::gmock GTest::gtest_main)
-  math(EXPR slow_timeout "10 * ${arg_TIMEOUT}")
-  lockstep_discover(${name} "-*Slow*" ${arg_LABEL} ${arg_TIMEOUT})
+  lockstep_discover_with_slow(${name} ${arg_LABEL} ${arg_TIMEOUT})
+endfunction()
+
+# Cases whose names say Slow carry the label slow, and ten times the time limit, instead.
+function(lockstep_discover_with_slow name label timeout)
+  math(EXPR slow_timeout "10 * ${timeout}")
+  lockstep_discover(${name} "-*Slow*" ${label} ${timeout})
   lockstep_discover(${name} "*Slow*" slow ${slow_timeout})
 endfunction()
 
