@@ -109,9 +109,12 @@ void HierarchicalTransport::within_host(device::Deadline deadline, Body&& body) 
     body();
   } catch (const RankError& error) {
     const auto& mates = hosts_.ranks_of(host());
-    const bool known = error.rank() >= 0 && error.rank() < static_cast<int>(mates.size());
+    const bool is_late = device::Clock::now() >= deadline;
+    // A rank that is late may itself be waiting for another host, so none is blamed.
+    const bool known =
+        !is_late && error.rank() >= 0 && error.rank() < static_cast<int>(mates.size());
     throw TransportError(
-        device::Clock::now() >= deadline ? Kind::late : Kind::lost,
+        is_late ? Kind::late : Kind::lost,
         known ? mates[static_cast<std::size_t>(error.rank())] : -1,
         fmt::format("{} (as numbered inside the host of {})", error.what(), text_of(mates)));
   }

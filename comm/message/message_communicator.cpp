@@ -107,10 +107,19 @@ bool MessageCommunicator::wants_check(const Signature& signature) {
 }
 
 void MessageCommunicator::meet(const Collective& call) {
-  if (meeting_) return meeting_->meet(call);
-  signatures_[static_cast<std::size_t>(rank())] = call.signature;
-  transport_->exchange(signatures_, call.deadline, look_around());
-  check_agreement(signatures_);
+  if (!meeting_) {
+    signatures_[static_cast<std::size_t>(rank())] = call.signature;
+    transport_->exchange(signatures_, call.deadline, look_around());
+    return check_agreement(signatures_);
+  }
+  try {
+    meeting_->meet(call);
+  } catch (const RankError& error) {
+    // Who does not come may wait in an earlier call for a rank that is stuck: the roll call tells.
+    const bool is_late = device::Clock::now() + call.timeout / 4 >= call.deadline;
+    if (error.rank() < 0 || !is_late) throw;
+    throw TransportError(TransportError::Kind::late, -1, error.what());
+  }
 }
 
 template <class Move>

@@ -31,8 +31,14 @@ std::vector<int> RollCall::missing(std::uint64_t sequence, milliseconds patience
   const auto deadline = device::Clock::now() + patience;
   while (true) {
     std::vector<int> ranks;
-    for (int r = 0; r < size_; ++r)
-      if (store_.add(counter(r), 0) <= static_cast<std::int64_t>(sequence)) ranks.push_back(r);
+    auto least = static_cast<std::int64_t>(sequence);
+    for (int r = 0; r < size_; ++r) {
+      const std::int64_t calls = store_.add(counter(r), 0);
+      if (calls > least) continue;
+      if (calls < least) ranks.clear();
+      least = calls;
+      ranks.push_back(r);
+    }
     if (ranks.empty() || device::Clock::now() >= deadline) return ranks;
     std::this_thread::sleep_for(milliseconds(10));
   }

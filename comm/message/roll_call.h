@@ -30,7 +30,8 @@ class RollCall {
   // This rank has come as far as the call of that number, and can say so. Does not throw.
   void answer(std::uint64_t sequence) noexcept;
   // The ranks that have not answered for this call or a later one, once all have or `patience` has
-  // passed; none where the store is gone.
+  // passed; of them those that have come least far, since a rank may wait in an earlier call for
+  // one that is stuck. None where the store is gone.
   std::vector<int> missing(std::uint64_t sequence, std::chrono::milliseconds patience);
 
  private:
