@@ -52,7 +52,10 @@ inline void describe(CLI::App& app, Arguments& arguments) {
       ->check(
           CLI::IsMember({"float32", "float64", "bfloat16", "float16", "int32", "int64", "uint8"}));
   app.add_option("--op", arguments.op)->check(CLI::IsMember({"sum", "avg", "max", "min"}));
-  app.add_option("--min", arguments.minimum, "smallest size in bytes, units allowed");
+  app.add_option("--min", arguments.minimum, "smallest size in bytes, units allowed")
+      ->check([](const std::string& text) {
+        return text.find_first_of("123456789") == std::string::npos ? "expected at least 1" : "";
+      });
   app.add_option("--max", arguments.maximum, "largest size");
   app.add_option("--factor", arguments.factor, "from one size to the next")
       ->check(CLI::Range(2, 1024));

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "comm/ring/algorithm_table.h"
@@ -160,6 +161,13 @@ std::string tuning_for(const TuningFile& tuning, const std::string& file, const 
                   "benchmarks/all_reduce --tune adds them",
                   file, measured.empty() ? "nothing" : fmt::format("{}", fmt::join(measured, ", ")),
                   ranks, kind));
+}
+
+std::string take_tuning_file(Config::Comm& comm, const std::string& kind, int ranks) {
+  if (!comm.tuning_file) return {};
+  const std::string file = *std::exchange(comm.tuning_file, std::nullopt);
+  comm.tuning = tuning_for(read_tuning_file(file), file, this_machine(), kind, ranks);
+  return file;
 }
 
 }  // namespace lockstep::train

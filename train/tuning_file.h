@@ -16,6 +16,8 @@
 #include <map>
 #include <string>
 
+#include "train/config/config.h"
+
 namespace lockstep::train {
 
 struct Machine {
@@ -40,5 +42,9 @@ void write_tuning_file(const std::string& file, const TuningFile& tuning);
 // for such ranks; both say what it has.
 std::string tuning_for(const TuningFile& tuning, const std::string& file, const Machine& machine,
                        const std::string& kind, int ranks);
+
+// Puts what comm.tuning_file says for such ranks here into comm.tuning, in its place. Returns the
+// file; empty, and nothing done, without one. ConfigError.
+std::string take_tuning_file(Config::Comm& comm, const std::string& kind, int ranks);
 
 }  // namespace lockstep::train

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/end_to_end/sandbox.h"
+#include "train/tuning_file.h"
 
 namespace lockstep::tests {
 namespace {
@@ -38,6 +39,19 @@ TEST(Plan, NeedsWhatARunNeeds) {
   EXPECT_EQ(sandbox.run(plan({"optimizer.lr=-1"})).exit_code, 2);
   EXPECT_EQ(sandbox.run(plan({}, {"--gpus", "0"})).exit_code, 2);
   EXPECT_EQ(sandbox.run(plan({"comm.backend=carrier_pigeon"})).exit_code, 2);
+}
+
+TEST(Plan, FollowsATuningFileAsARunDoes) {
+  const Sandbox sandbox;
+  train::TuningFile tuning{train::this_machine(), {}};
+  tuning.all_reduce["processes"][3] = "ring";
+  train::write_tuning_file(sandbox.path("tuning.yaml"), tuning);
+  const Arguments settings{"comm.tuning_file=tuning.yaml"};
+  const auto end = sandbox.run(plan(settings, {"--json", "--gpus", "3"}));
+  ASSERT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_EQ(Json::parse(end.output)["buckets"][0]["algorithm"], "ring");
+  EXPECT_EQ(sandbox.run(plan(settings, {"--gpus", "2"})).exit_code, 2);  // measured for 3 only
+  EXPECT_EQ(sandbox.run(plan({"comm.tuning_file=absent.yaml"})).exit_code, 2);
 }
 
 // PERF-2: 1,000 tiny parameters, and one of 8 MB in the first layer, whose gradient comes last.

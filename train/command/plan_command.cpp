@@ -16,6 +16,7 @@
 #include "train/config/locate.h"
 #include "train/exit_code.h"
 #include "train/recipe.h"
+#include "train/tuning_file.h"
 
 namespace lockstep::train {
 namespace {
@@ -82,6 +83,8 @@ Plan make_plan(const PlanRequest& request) {
         "data_parallel.bucket_mib: found auto with the backend {}, whose costs are known to its "
         "ranks alone; train plan expects a size, or the backend ring",
         choice.name));
+  if (choice.name == "ring" && config.comm.algorithm == "auto")
+    take_tuning_file(config.comm, "processes", request.workers);
   if (!config.seed) config.seed = 0;  // the values do not matter
   const data::DatasetInfo data = data::DatasetFile(config.data.file).info();
   const auto context = device::make_cpu_context();

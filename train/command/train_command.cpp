@@ -89,12 +89,10 @@ std::string resolve_tuning(Config& config, int workers, LaunchKind kind,
                            const std::string& checkpoint) {
   Config::Comm& comm = config.comm;
   if (comm.backend != "ring" || comm.algorithm != "auto") return {};
-  if (comm.tuning_file) {
-    const std::string file = *std::exchange(comm.tuning_file, std::nullopt);
-    comm.tuning = tuning_for(read_tuning_file(file), file, this_machine(),
-                             kind == LaunchKind::threads ? "threads" : "processes", workers);
+  if (const std::string file =
+          take_tuning_file(comm, kind == LaunchKind::threads ? "threads" : "processes", workers);
+      !file.empty())
     return fmt::format("all-reduce by the tuning file '{}': {}", file, *comm.tuning);
-  }
   if (comm.tuning || checkpoint.empty()) return {};
   const CheckpointSummary saved = summarize_checkpoint(checkpoint);
   if (saved.progress.world_size != workers) return {};
