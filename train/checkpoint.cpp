@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "data/hdf5.h"
 #include "data/hdf5_attributes.h"
@@ -253,24 +254,9 @@ void read_entry(hid_t file, const Entry& entry) {
               "cannot read " + entry.path);
 }
 
-// Residuals and the like mean something to the hook that left them only.
-void load_hook_state(hid_t file, const Progress& progress, Replica& replica) {
-  if (progress.hook != replica.reduction().name()) return;
-  try {
-    restore_reduction_state(replica.reduction(), replica.communicator(), replica.context(),
-                            progress.world_size,
-                            [&](const std::string& path, const Tensor& values) {
-                              read_entry(file, {"/hook/" + path, values});
-                            });
-  } catch (const DataError& error) {
-    throw DataError(
-        fmt::format("{}; the state of hook {} needs the buckets and options that it was saved with",
-                    error.what(), progress.hook));
-  }
-}
-
-// What the run would leave unread is as wrong as what is missing: the models differ.
-std::vector<std::string> members_of(hid_t file, const std::string& group_path) {
+// What the run would leave unread is as wrong as what is missing: the models differ. `below`: what
+// is in the group's groups too, as paths.
+std::vector<std::string> members_of(hid_t file, const std::string& group_path, bool below = false) {
   std::vector<std::string> names;
   if (H5Lexists(file, group_path.c_str(), H5P_DEFAULT) <= 0) return names;
   const auto collect = [](hid_t, const char* name, const H5L_info_t*, void* into) -> herr_t {
@@ -278,9 +264,36 @@ std::vector<std::string> members_of(hid_t file, const std::string& group_path) {
     return 0;
   };
   const Handle group = open_group(file, group_path.c_str());
-  hdf5::check(H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, collect, &names),
-              group_path);
+  const herr_t status =
+      below ? H5Lvisit(group.get(), H5_INDEX_NAME, H5_ITER_NATIVE, collect, &names)
+            : H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, collect, &names);
+  hdf5::check(status, group_path);
   return names;
+}
+
+// Residuals and the like mean something to the hook that left them only.
+void load_hook_state(hid_t file, const Progress& progress, Replica& replica) {
+  if (progress.hook != replica.reduction().name()) return;
+  std::set<std::string> used;
+  const auto has_used_of = [&](const std::string& group) {
+    const auto first = used.lower_bound(group + "/");
+    return first != used.end() && first->compare(0, group.size() + 1, group + "/") == 0;
+  };
+  try {
+    restore_reduction_state(replica.reduction(), replica.communicator(), replica.context(),
+                            progress.world_size,
+                            [&](const std::string& path, const Tensor& values) {
+                              read_entry(file, {"/hook/" + path, values});
+                              used.insert("/hook/" + path);
+                            });
+    for (const auto& name : members_of(file, "/hook/shared", true))
+      if (const std::string path = "/hook/shared/" + name; !used.count(path) && !has_used_of(path))
+        throw DataError(path + " has no use in this run");
+  } catch (const DataError& error) {
+    throw DataError(
+        fmt::format("{}; the state of hook {} needs the buckets and options that it was saved with",
+                    error.what(), progress.hook));
+  }
 }
 
 void require_same_parameters(hid_t file, const nn::ParameterArena& arena) {

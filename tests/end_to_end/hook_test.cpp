@@ -132,12 +132,14 @@ TEST(HookState, OfOtherBucketsIsRefused) {
   const Sandbox sandbox;
   const auto first = sandbox.run(sandbox.train(2, settings_of("power_sgd", {"train.steps=6"})));
   ASSERT_EQ(first.exit_code, 0) << first.output;
-  auto settings = settings_of("power_sgd");
-  settings[3] = "data_parallel.power_sgd_rank=3";
-  const auto other =
-      sandbox.run(sandbox.train(2, settings, {"--resume", run_folder(sandbox, first)}));
-  EXPECT_EQ(other.exit_code, 4) << other.output;
-  EXPECT_THAT(other.output, HasSubstr("power_sgd"));
+  for (const char* rank : {"3", "1024"}) {  // with 1024 no matrix is compressed
+    auto settings = settings_of("power_sgd");
+    settings[3] = std::string("data_parallel.power_sgd_rank=") + rank;
+    const auto other =
+        sandbox.run(sandbox.train(2, settings, {"--resume", run_folder(sandbox, first)}));
+    EXPECT_EQ(other.exit_code, 4) << other.output;
+    EXPECT_THAT(other.output, HasSubstr("power_sgd"));
+  }
 }
 
 // Gloo has no 16-bit arithmetic, and the figures do not pretend that it has.

@@ -71,12 +71,12 @@ bool Exchange::meet_in_place(const Collective& call) {
   enter();
   arrive_and_wait(call, "arrive at");
   const bool addressable = read_announcements();
+  require_agreement();  // first: a rank that has found others to disagree has given up
   if (!nobody_withdrew()) {
     const RankError error(-1, fmt::format("a rank gave up {}", to_string(call.signature)));
     withdraw(error);
     throw error;
   }
-  require_agreement();
   return addressable;
 }
 
