@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <thread>
 
 namespace lockstep::comm::ring {
@@ -189,8 +190,7 @@ Exchange::Location Exchange::locate(const Range& range) const {
 
 std::byte* Exchange::resolve(const Location& location, int rank) const {
   if (location.buffer == Location::nowhere) return nullptr;
-  if (location.buffer == Location::plain_address)
-    return reinterpret_cast<std::byte*>(location.offset);
+  if (location.buffer == Location::plain_address) return std::bit_cast<std::byte*>(location.offset);
   return buffers_[static_cast<std::size_t>(location.buffer)]->part(rank).data() + location.offset;
 }
 
