@@ -63,6 +63,16 @@ Work::Times Work::times() const {
   return state_ ? state_->times() : times_;
 }
 
+Capabilities all_capabilities(DeviceKind device) {
+  using K = CollectiveKind;
+  return {.dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
+                     DType::int64, DType::uint8},
+          .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
+          .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
+                          K::all_to_all, K::barrier, K::split},
+          .devices = {device}};
+}
+
 bool Capabilities::reduces(DType dtype, ReduceOp op) const {
   const auto offers = [](const auto& list, auto wanted) {
     return std::find(list.begin(), list.end(), wanted) != list.end();

@@ -139,6 +139,9 @@ struct CommunicatorOptions {
   std::function<void(const RankError&)> on_stuck = nullptr;
 };
 
+// Everything that the interface has, on one kind of device.
+Capabilities all_capabilities(DeviceKind device);
+
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -51,12 +51,7 @@ class HostCommunicator::HostWork final : public Work::State,
   std::optional<Failure> failure_;
 };
 
-RankError late(const Collective& call, int rank, std::string_view verb) {
-  const std::string who = rank < 0 ? "some rank" : fmt::format("rank {}", rank);
-  return RankError(
-      rank, fmt::format("{} did not {} {} within {:g} s", who, verb, to_string(call.signature),
-                        std::chrono::duration<double>(call.timeout).count()));
-}
+namespace {
 
 void check_arguments(const Collective& call, const Communicator& communicator) {
   const int size = communicator.size();
@@ -86,6 +81,26 @@ void check_arguments(const Collective& call, const Communicator& communicator) {
   if (std::less<>()(send, receive + call.receive.bytes()) &&
       std::less<>()(receive, send + call.data.bytes()))
     refuse("the memory sent and received overlap");
+}
+
+}  // namespace
+
+RankError late(const Collective& call, int rank, std::string_view verb) {
+  const std::string who = rank < 0 ? "some rank" : fmt::format("rank {}", rank);
+  return RankError(
+      rank, fmt::format("{} did not {} {} within {:g} s", who, verb, to_string(call.signature),
+                        std::chrono::duration<double>(call.timeout).count()));
+}
+
+Collective make_call(const Communicator& communicator, CollectiveKind kind, Range data, Tag tag,
+                     ReduceOp op, int root, Range receive) {
+  Collective call;
+  call.signature = {
+      .count = data.count, .tag = tag, .root = root, .kind = kind, .dtype = data.dtype, .op = op};
+  call.data = data;
+  call.receive = receive;
+  check_arguments(call, communicator);
+  return call;
 }
 
 Work HostCommunicator::all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag) {
@@ -130,12 +145,7 @@ std::unique_ptr<Communicator> HostCommunicator::split(int color, int key) {
 
 Work HostCommunicator::submit(CollectiveKind kind, Range data, Stream& stream, Tag tag, ReduceOp op,
                               int root, Range receive) {
-  Collective call;
-  call.signature = {
-      .count = data.count, .tag = tag, .root = root, .kind = kind, .dtype = data.dtype, .op = op};
-  call.data = data;
-  call.receive = receive;
-  check_arguments(call, *this);
+  Collective call = make_call(*this, kind, data, tag, op, root, receive);
   call.signature.sequence = next_sequence_++;
   if (stream.is_inline()) {
     const Work::Times times = run(call);

@@ -24,9 +24,10 @@ struct Collective {
 // is "arrive at" or "finish". For rank -1, which came as the deadline passed, of some rank.
 RankError late(const Collective& call, int rank, std::string_view verb);
 
-// Throws UsageError, naming the collective, for arguments that no backend takes or this one does
-// not offer.
-void check_arguments(const Collective& call, const Communicator& communicator);
+// A call with these arguments, without number and deadline yet. Throws UsageError, naming the
+// collective, for arguments that no backend takes or this one does not offer.
+Collective make_call(const Communicator& communicator, CollectiveKind kind, Range data, Tag tag,
+                     ReduceOp op = ReduceOp::sum, int root = -1, Range receive = {});
 
 class HostCommunicator : public Communicator {
  public:

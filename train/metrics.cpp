@@ -81,7 +81,7 @@ void Metrics::divergence(const Divergence& divergence, const std::string& policy
 }
 
 void Metrics::step(const StepRecord& record) {
-  epoch_.add(record);
+  epoch_ += record.summary;
   since_line_.add(record);
   Json line{{"kind", "step"},
             {"epoch", record.epoch},
@@ -129,17 +129,17 @@ void Metrics::epoch(std::int64_t epoch, const EpochTimes& times) {
   const StepParts mean = times.mean();
   log_.info(
       "epoch {}/{} done  training loss {:.4f}  accuracy {:.4f}  {:.0f} samples  {:.0f} samples/s",
-      epoch, options_.epochs, epoch_.summary.mean_loss(), epoch_.summary.accuracy(),
-      epoch_.summary.targets, per_second(epoch_.summary.targets, mean.step));
+      epoch, options_.epochs, epoch_.mean_loss(), epoch_.accuracy(), epoch_.targets,
+      per_second(epoch_.targets, mean.step));
   times_line(epoch, times);
   warn_about_data(mean);
   Json line{{"kind", "epoch"},
             {"epoch", epoch},
-            {"loss", epoch_.summary.mean_loss()},
-            {"accuracy", epoch_.summary.accuracy()},
-            {"samples", epoch_.summary.targets},
+            {"loss", epoch_.mean_loss()},
+            {"accuracy", epoch_.accuracy()},
+            {"samples", epoch_.targets},
             {"seconds", mean.step},
-            {"samples_per_second", per_second(epoch_.summary.targets, mean.step)},
+            {"samples_per_second", per_second(epoch_.targets, mean.step)},
             {"data_wait_share", share(mean.data_wait, mean.step)},
             {"exposed_share", share(mean.exposed, mean.step)},
             {"communication_seconds", mean.communication},

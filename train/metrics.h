@@ -79,7 +79,7 @@ class Metrics {
   MetricsOptions options_;
   const Log& log_;
   std::ofstream file_;
-  Totals epoch_;
+  StepSummary epoch_;
   Totals since_line_;
   std::chrono::steady_clock::time_point last_line_;
   std::int64_t last_line_step_ = 0;

@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
 #include "data/loader.h"
 #include "data/sampler.h"
-#include "framework/base/hash.h"
 #include "framework/base/log.h"
 #include "framework/base/units.h"
 #include "framework/kernels/kernels.h"
 #include "framework/ops/cross_entropy.h"
-#include "models/registry.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/config/print.h"
@@ -20,7 +19,6 @@
 #include "train/damage.h"
 #include "train/evaluate.h"
 #include "train/fault.h"
-#include "train/launch/launch.h"
 #include "train/loss_scaler.h"
 #include "train/metrics.h"
 #include "train/parallel/consistency.h"
@@ -440,10 +438,10 @@ void Trainer::save() {
   saved_at_ = steps_done_;
   // A damaged state must not outlive the run.
   if (config_.consistency.every > 0 && checked_at_ != steps_done_) check_replicas();
+  const Timeline::Span span(replica_->timeline(), Activity::checkpoint);
   replica_->buffers().synchronize(replica_->communication_stream());
   const auto hook_state = gather_reduction_state(replica_->reduction(), communicator_, context_,
                                                  replica_->communication_stream());
-  const Timeline::Span span(replica_->timeline(), Activity::checkpoint);
   const OptimizerState optimizer = replica_->gather_optimizer_state();
   if (!checkpoints_) return;
   faults_.hit(communicator_.rank(), steps_done_, FaultPlace::save);

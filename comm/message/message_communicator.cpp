@@ -74,17 +74,12 @@ MessageCommunicator::~MessageCommunicator() {
 }
 
 Capabilities MessageCommunicator::capabilities_of(const Transport& transport) {
-  using K = CollectiveKind;
-  return {.dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
-                     DType::int64, DType::uint8},
-          .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
-          .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
-                          K::all_to_all, K::barrier, K::split},
-          .devices = {DeviceKind::cpu},
-          .wants_addressable_memory = transport.wants_addressable_memory(),
-          .widens_16_bit = true,
-          .survives_loss = transport.can_end_waits(),
-          .cost = transport.cost()};
+  Capabilities all = all_capabilities(DeviceKind::cpu);
+  all.wants_addressable_memory = transport.wants_addressable_memory();
+  all.widens_16_bit = true;
+  all.survives_loss = transport.can_end_waits();
+  all.cost = transport.cost();
+  return all;
 }
 
 void MessageCommunicator::abort(int rank, const std::string& cause) {

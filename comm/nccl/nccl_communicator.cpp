@@ -108,14 +108,7 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 const Capabilities& NcclCommunicator::capabilities() const {
-  using K = CollectiveKind;
-  static const Capabilities capabilities = {
-      .dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
-                 DType::int64, DType::uint8},
-      .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
-      .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
-                      K::all_to_all, K::barrier, K::split},
-      .devices = {DeviceKind::cuda}};
+  static const Capabilities capabilities = all_capabilities(DeviceKind::cuda);
   return capabilities;
 }
 
@@ -137,18 +130,8 @@ void NcclCommunicator::fail(const RankError& error) {
 
 Collective NcclCommunicator::next_call(CollectiveKind kind, Range data, Tag tag, ReduceOp op,
                                        int root, Range receive) {
-  Collective call;
-  call.signature = {.sequence = next_sequence_,
-                    .count = data.count,
-                    .tag = tag,
-                    .root = root,
-                    .kind = kind,
-                    .dtype = data.dtype,
-                    .op = op};
-  call.data = data;
-  call.receive = receive;
-  check_arguments(call, *this);
-  ++next_sequence_;
+  Collective call = make_call(*this, kind, data, tag, op, root, receive);
+  call.signature.sequence = next_sequence_++;
   call.timeout = options_.timeout;
   call.deadline = device::Clock::now() + options_.timeout;
   return call;

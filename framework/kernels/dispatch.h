@@ -48,4 +48,10 @@ inline void require_range(std::string_view kernel, std::string_view operand, con
   require_shape(kernel, operand, tensor, parameter.shape());
 }
 
+// A row of logits for each target.
+inline void require_targets(std::string_view kernel, const Tensor& logits, const Tensor& targets) {
+  require_rank(kernel, "logits", logits, 2);
+  require_shape(kernel, "targets", targets, {logits.shape()[0]});
+}
+
 }  // namespace lockstep::kernels

@@ -2,22 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "comm/backend.h"
 #include "comm/mpi/mpi.h"
 #include "framework/base/error.h"
 #include "train/exit_code.h"
+#include "train/recipe.h"
 
 namespace lockstep::train {
-namespace {
-
-std::chrono::milliseconds start_timeout(const Config& config) {
-  return std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::ceil(config.comm.start_timeout * 1000)));
-}
-
-}  // namespace
 
 std::optional<comm::MpiEnvironment> mpirun_place(const Config& config) {
   if (config.comm.backend == "auto" || !comm::find_backend(config.comm.backend).takes_mpi_seats)
@@ -32,7 +23,8 @@ std::optional<comm::MpiEnvironment> mpirun_place(const Config& config) {
 }
 
 int lend_mpi_seat(const comm::MpiEnvironment& place, const Config& config) {
-  if (comm::lend_seat(place.seats(), place.rank, start_timeout(config))) return exit_done;
+  if (comm::lend_seat(place.seats(), place.rank, milliseconds(config.comm.start_timeout)))
+    return exit_done;
   throw StartupError(fmt::format("rank {} of mpirun was not needed within {:g} s", place.rank,
                                  config.comm.start_timeout));
 }
@@ -43,11 +35,11 @@ MpiSeats::MpiSeats(const std::optional<comm::MpiEnvironment>& place, int workers
   if (place) {
     address_ = place->seats();
     folder_.emplace(address_);
-    own_.emplace(address_, place->rank, start_timeout(config));
+    own_.emplace(address_, place->rank, milliseconds(config.comm.start_timeout));
     log.info("the {} processes of mpirun lend the ranks their places", workers);
     return;
   }
-  job_.emplace(workers, run_folder + "/mpirun.log", start_timeout(config));
+  job_.emplace(workers, run_folder + "/mpirun.log", milliseconds(config.comm.start_timeout));
   address_ = job_->seats();
   log.info("started mpirun for {} ranks; what it says: {}/mpirun.log", workers, run_folder);
 }

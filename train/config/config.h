@@ -77,7 +77,7 @@ struct Config {
   } data_parallel;
   struct Comm {
     std::string backend = "auto";            // see comm/backend.h
-    std::string algorithm = "auto";          //
+    std::string algorithm = "auto";          // of all_reduce
     std::optional<std::string> tuning_file;  // see train/tuning_file.h
     std::optional<std::string> tuning;       // what "auto" is; from the file where there is one
     double timeout = 60;                     // seconds

@@ -66,13 +66,10 @@ std::vector<ReplicatedTensor> replicated_tensors(Replica& replica) {
     tensors.push_back({fmt::format("buffer '{}'", buffer.name), buffer.tensor});
   if (replica.shards_optimizer()) return tensors;
   for (const auto& state : replica.optimizer().state())
-    for (std::size_t s = 0; s < segments.size(); ++s) {
-      // A shard: each rank holds other elements.
-      if (state.segments[s].count() != segments[s].parameters.count()) continue;
+    for (std::size_t s = 0; s < segments.size(); ++s)
       for (const auto& entry : segments[s].entries)
         tensors.push_back({fmt::format("{} of '{}'", state.name, entry.name),
                            state.segments[s].slice(0, entry.begin, entry.end)});
-    }
   return tensors;
 }
 

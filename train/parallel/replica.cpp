@@ -248,8 +248,8 @@ double Replica::averaged_norm() {
 }
 
 double Replica::clip_factor(double gradient_scale) {
-  gradient_norm_ = averaged_norm() * gradient_scale;
-  return gradient_norm_ > *options_.clip_norm ? *options_.clip_norm / gradient_norm_ : 1;
+  const double norm = averaged_norm() * gradient_scale;
+  return norm > *options_.clip_norm ? *options_.clip_norm / norm : 1;
 }
 
 bool Replica::update(double lr, double gradient_scale) {

@@ -78,10 +78,10 @@ using DryLoss = std::function<Variable(const Variable& output)>;
 
 class Replica {
  public:
-  // Collective: compares model, options.identity and then the bucket plan over all ranks (RankError
-  // naming both sides and the first difference), lays out the arena and takes rank 0's parameters
-  // and buffers. `example` is a dry input: zeros, a batch of two. Throws UsageError for
-  // options that exclude each other.
+  // Collective: compares model and options.identity over all ranks, lays out the arena, compares
+  // the order of gradients and the bucket plan (RankError naming both sides and the first
+  // difference), and takes rank 0's parameters and buffers. `example` is a dry input: zeros, a
+  // batch of two. Throws UsageError for options that exclude each other.
   Replica(Context& context, comm::Communicator& communicator, std::shared_ptr<nn::Module> model,
           const Variable& example, const DryLoss& dry_loss, const OptimizerFactory& make_optimizer,
           const ReplicaOptions& options);
@@ -102,8 +102,6 @@ class Replica {
   // False when they are not finite, the same on every rank: the parameters are of no use then,
   // unless gradients_are_finite() was asked before.
   bool update(double lr, double gradient_scale = 1);
-  // Of the averaged, scaled gradients of the last update, before clipping; only with clip_norm.
-  double gradient_norm() const { return gradient_norm_; }
 
   // The model's buffers follow the ranks' policy: begin_update() remembers them, start() comes
   // after finish_backward(), end() after the update, synchronize() before they are used.
@@ -178,7 +176,6 @@ class Replica {
   bool had_rows_ = false;
   bool had_gradient_ = false;
   std::optional<double> averaged_norm_;  // of the current update, once it is known
-  double gradient_norm_ = 0;
 };
 
 }  // namespace lockstep::train

@@ -3,13 +3,10 @@
 #include <algorithm>
 
 namespace lockstep::train {
-namespace {
 
 double seconds(const Interval& interval) {
   return std::chrono::duration<double>(interval.end - interval.begin).count();
 }
-
-}  // namespace
 
 void unite(std::vector<Interval>& intervals) {
   std::sort(intervals.begin(), intervals.end(),

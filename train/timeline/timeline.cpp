@@ -4,13 +4,6 @@
 #include <array>
 
 namespace lockstep::train {
-namespace {
-
-double seconds(Interval interval) {
-  return std::chrono::duration<double>(interval.end - interval.begin).count();
-}
-
-}  // namespace
 
 std::string_view name_of(Activity activity) {
   constexpr std::array<std::string_view, 9> names = {"data wait",   "forward",    "backward",

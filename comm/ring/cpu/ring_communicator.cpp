@@ -40,16 +40,12 @@ RingCommunicator::RingCommunicator(std::unique_ptr<Group> group, const Communica
           schedule::reduce_broadcast_all_reduce, options.recorder) {}
 
 const Capabilities& RingCommunicator::capabilities() const {
-  using K = CollectiveKind;
-  static const Capabilities capabilities = {
-      .dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
-                 DType::int64, DType::uint8},
-      .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
-      .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
-                      K::all_to_all, K::barrier, K::split},
-      .devices = {DeviceKind::cpu},
-      .wants_addressable_memory = true,
-      .cost = {.latency = 50e-6, .bytes_per_second = 8e9}};
+  static const Capabilities capabilities = [] {
+    Capabilities all = all_capabilities(DeviceKind::cpu);
+    all.wants_addressable_memory = true;
+    all.cost = {.latency = 50e-6, .bytes_per_second = 8e9};
+    return all;
+  }();
   return capabilities;
 }
 

@@ -97,14 +97,7 @@ void CudaRingCommunicator::set_clock() {
 }
 
 const Capabilities& CudaRingCommunicator::capabilities() const {
-  using K = CollectiveKind;
-  static const Capabilities capabilities = {
-      .dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,
-                 DType::int64, DType::uint8},
-      .ops = {ReduceOp::sum, ReduceOp::avg, ReduceOp::max, ReduceOp::min},
-      .collectives = {K::all_reduce, K::reduce, K::reduce_scatter, K::all_gather, K::broadcast,
-                      K::all_to_all, K::barrier, K::split},
-      .devices = {DeviceKind::cuda}};
+  static const Capabilities capabilities = all_capabilities(DeviceKind::cuda);
   return capabilities;
 }
 
@@ -120,49 +113,40 @@ void CudaRingCommunicator::abort(int rank, const std::string& cause) {
   failure_->offer(rank, cause);
 }
 
-Collective CudaRingCommunicator::make_call(CollectiveKind kind, Range data, Tag tag, ReduceOp op,
-                                           int root, Range receive) const {
-  Collective call;
-  call.signature = {
-      .count = data.count, .tag = tag, .root = root, .kind = kind, .dtype = data.dtype, .op = op};
-  call.data = data;
-  call.receive = receive;
-  check_arguments(call, *this);
-  return call;
-}
-
 Work CudaRingCommunicator::all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag) {
-  return submit(make_call(CollectiveKind::all_reduce, data, tag, op), stream);
+  return submit(make_call(*this, CollectiveKind::all_reduce, data, tag, op), stream);
 }
 
 Work CudaRingCommunicator::reduce(Range data, ReduceOp op, int root, Stream& stream, Tag tag) {
-  return submit(make_call(CollectiveKind::reduce, data, tag, op, root), stream);
+  return submit(make_call(*this, CollectiveKind::reduce, data, tag, op, root), stream);
 }
 
 Work CudaRingCommunicator::reduce_scatter(Range data, ReduceOp op, Stream& stream, Tag tag) {
-  return submit(make_call(CollectiveKind::reduce_scatter, data, tag, op), stream);
+  return submit(make_call(*this, CollectiveKind::reduce_scatter, data, tag, op), stream);
 }
 
 Work CudaRingCommunicator::all_gather(Range data, Stream& stream, Tag tag) {
-  return submit(make_call(CollectiveKind::all_gather, data, tag), stream);
+  return submit(make_call(*this, CollectiveKind::all_gather, data, tag), stream);
 }
 
 Work CudaRingCommunicator::broadcast(Range data, int root, Stream& stream, Tag tag) {
-  return submit(make_call(CollectiveKind::broadcast, data, tag, ReduceOp::sum, root), stream);
+  return submit(make_call(*this, CollectiveKind::broadcast, data, tag, ReduceOp::sum, root),
+                stream);
 }
 
 Work CudaRingCommunicator::all_to_all(Range send, Range receive, Stream& stream, Tag tag) {
-  return submit(make_call(CollectiveKind::all_to_all, send, tag, ReduceOp::sum, -1, receive),
+  return submit(make_call(*this, CollectiveKind::all_to_all, send, tag, ReduceOp::sum, -1, receive),
                 stream);
 }
 
 Work CudaRingCommunicator::barrier(Stream& stream) {
-  return submit(make_call(CollectiveKind::barrier, {.dtype = DType::uint8}, no_tag), stream);
+  return submit(make_call(*this, CollectiveKind::barrier, {.dtype = DType::uint8}, no_tag), stream);
 }
 
 std::unique_ptr<Communicator> CudaRingCommunicator::split(int color, int key) {
   last_.wait();
-  submit(make_call(CollectiveKind::split, {.dtype = DType::uint8}, no_tag), own_stream_).wait();
+  submit(make_call(*this, CollectiveKind::split, {.dtype = DType::uint8}, no_tag), own_stream_)
+      .wait();
   std::shared_ptr<Group> part = group_->split(color, key, soon());
   if (!part) return nullptr;
   return std::make_unique<CudaRingCommunicator>(std::move(part), place_.device, options_,

@@ -63,8 +63,6 @@ class CudaRingCommunicator final : public Communicator {
  private:
   class CudaWork;
 
-  Collective make_call(CollectiveKind kind, Range data, Tag tag, ReduceOp op = ReduceOp::sum,
-                       int root = -1, Range receive = {}) const;
   Work submit(const Collective& call, Stream& stream);
   void enqueue(const Collective& collective, std::uint64_t ticket,
                const device::CudaStream& stream);

@@ -43,20 +43,13 @@ double row_loss(std::int64_t classes, const T* logits, std::int64_t target, Smoo
   return loss;
 }
 
-// Shapes of logits and targets; returns contiguous targets.
-Tensor checked_targets(std::string_view kernel, const Tensor& logits, const Tensor& targets) {
-  require_rank(kernel, "logits", logits, 2);
-  require_shape(kernel, "logits", logits, {logits.shape()[0], logits.shape()[1]});
-  require_shape(kernel, "targets", targets, {logits.shape()[0]});
-  return contiguous(targets);
-}
-
 }  // namespace
 
 LossSum CpuKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
                                   std::int64_t ignore_index, double label_smoothing,
                                   const Tensor& grad) const {
-  const Tensor target_rows = checked_targets("cross_entropy", logits, targets);
+  require_targets("cross_entropy", logits, targets);
+  const Tensor target_rows = contiguous(targets);
   if (grad.defined()) {
     require_shape("cross_entropy", "grad", grad, logits.shape());
     require_contiguous("cross_entropy", "grad", grad);
@@ -100,7 +93,8 @@ LossSum CpuKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
 
 std::int64_t CpuKernels::count_correct(const Tensor& logits, const Tensor& targets,
                                        std::int64_t ignore_index) const {
-  const Tensor target_rows = checked_targets("count_correct", logits, targets);
+  require_targets("count_correct", logits, targets);
+  const Tensor target_rows = contiguous(targets);
   const Tensor logit_rows = contiguous(logits);
   const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
   const std::int64_t* const target_of = target_rows.data<std::int64_t>();

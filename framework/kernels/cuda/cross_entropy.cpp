@@ -6,22 +6,12 @@
 #include "framework/kernels/dispatch.h"
 
 namespace lockstep::kernels::cuda {
-namespace {
-
-// Shapes of logits and targets; returns contiguous targets.
-Tensor checked_targets(std::string_view kernel, const Tensor& logits, const Tensor& targets) {
-  require_rank(kernel, "logits", logits, 2);
-  require_shape(kernel, "logits", logits, {logits.shape()[0], logits.shape()[1]});
-  require_shape(kernel, "targets", targets, {logits.shape()[0]});
-  return contiguous_on_device(targets);
-}
-
-}  // namespace
 
 LossSum CudaKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
                                    std::int64_t ignore_index, double label_smoothing,
                                    const Tensor& grad) const {
-  const Tensor target_rows = checked_targets("cross_entropy", logits, targets);
+  require_targets("cross_entropy", logits, targets);
+  const Tensor target_rows = contiguous_on_device(targets);
   if (grad.defined()) {
     require_shape("cross_entropy", "grad", grad, logits.shape());
     require_contiguous("cross_entropy", "grad", grad);
@@ -51,7 +41,8 @@ LossSum CudaKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
 
 std::int64_t CudaKernels::count_correct(const Tensor& logits, const Tensor& targets,
                                         std::int64_t ignore_index) const {
-  const Tensor target_rows = checked_targets("count_correct", logits, targets);
+  require_targets("count_correct", logits, targets);
+  const Tensor target_rows = contiguous_on_device(targets);
   const Tensor logit_rows = contiguous_on_device(logits);
   const CrossEntropyOptions options{logits.shape()[0], logits.shape()[1], ignore_index};
   const Result<unsigned> correct(logits.context(), 0);

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "train/parallel/hooks/selection.h"
 #include "train/parallel/peer_memory.h"
 
 namespace lockstep::train {
@@ -17,10 +18,7 @@ using comm::ReduceOp;
 template <class T>
 float largest_magnitude(const T* values, std::int64_t count) {
   std::uint32_t largest = 0;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(values[i])) & 0x7FFFFFFFu;
-    largest = std::max(largest, bits);
-  }
+  for (std::int64_t i = 0; i < count; ++i) largest = std::max(largest, magnitude_bits(values[i]));
   return std::bit_cast<float>(largest);
 }
 
