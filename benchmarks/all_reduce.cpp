@@ -41,15 +41,6 @@ double time_calls(const Arguments& arguments, RankBench& bench, std::size_t byte
   return summarise(std::move(rounds)).median;
 }
 
-std::vector<std::size_t> sizes_of(const Arguments& arguments) {
-  std::vector<std::size_t> sizes;
-  for (std::size_t bytes = base::parse_bytes(arguments.minimum);
-       bytes <= base::parse_bytes(arguments.maximum);
-       bytes *= static_cast<std::size_t>(arguments.factor))
-    sizes.push_back(bytes);
-  return sizes;
-}
-
 void measure_floors(Row& row, int ranks) {
   const std::size_t count = row.bytes / sizeof(float);
   std::vector<std::vector<float>> buffers(static_cast<std::size_t>(ranks),

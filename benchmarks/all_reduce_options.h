@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "comm/backend.h"
+#include "framework/base/units.h"
 
 namespace lockstep::benchmarks {
 
@@ -72,6 +74,15 @@ inline void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--record", arguments.record,
                  "run one all-reduce of the largest size instead, and write the steps that ran to "
                  "this file (algorithms ring, halving_doubling, reduce_broadcast)");
+}
+
+inline std::vector<std::size_t> sizes_of(const Arguments& arguments) {
+  std::vector<std::size_t> sizes;
+  for (std::size_t bytes = base::parse_bytes(arguments.minimum);
+       bytes <= base::parse_bytes(arguments.maximum);
+       bytes *= static_cast<std::size_t>(arguments.factor))
+    sizes.push_back(bytes);
+  return sizes;
 }
 
 }  // namespace lockstep::benchmarks

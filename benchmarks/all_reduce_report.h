@@ -28,10 +28,11 @@ class AllReduceReport {
       : arguments_(arguments), backend_(std::move(backend)), ranks_(ranks) {}
 
   void print_heading() const {
-    fmt::print(
-        "# all_reduce in place: {} ranks ({}), backend {}, algorithm {}, {} memory, {}\n", ranks_,
-        arguments_.launcher, backend_, arguments_.algorithm, arguments_.memory,
-        arguments_.stream == "inline" ? "on the calling thread" : "on a communication thread");
+    fmt::print("# all_reduce in place: {} ranks ({}), backend {}, algorithm {}, {} memory, {}\n",
+               ranks_, arguments_.launcher, backend_, arguments_.algorithm, arguments_.memory,
+               arguments_.device == "cuda"     ? "on the GPU's stream"
+               : arguments_.stream == "inline" ? "on the calling thread"
+                                               : "on a communication thread");
     fmt::print("{:>12} {:>12} {:>8} {:>5} {:>11} {:>9} {:>9} {:>6} {:>11} {:>11} {:>8}\n",
                "size (B)", "count", "type", "op", "time (us)", "algbw", "busbw", "wrong",
                "fused (us)", "pairw. (us)", "x fused");
@@ -65,10 +66,11 @@ class AllReduceReport {
   std::string json() const {
     std::string text = fmt::format(
         R"({{"benchmark": "all_reduce", "backend": "{}", "ranks": {}, "launcher": "{}", )"
-        R"("algorithm": "{}", "memory": "{}", "stream": "{}", "type": "{}", "op": "{}", )"
+        R"("algorithm": "{}", "memory": "{}", "device": "{}", "stream": "{}", "type": "{}", "op": "{}", )"
         R"("in_place": true, "rows": [)",
         backend_, ranks_, arguments_.launcher, arguments_.algorithm, arguments_.memory,
-        arguments_.stream, arguments_.type, arguments_.op);
+        arguments_.device, arguments_.device == "cuda" ? "gpu" : arguments_.stream, arguments_.type,
+        arguments_.op);
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       const Row& row = rows_[i];
       text +=

@@ -31,9 +31,7 @@ class Tuner {
 
   void run() {
     if (is_first()) print_heading();
-    for (std::size_t bytes = base::parse_bytes(arguments_.minimum); bytes <= largest_;
-         bytes *= static_cast<std::size_t>(arguments_.factor))
-      measure(bytes);
+    for (const std::size_t bytes : sizes_of(arguments_)) measure(bytes);
     if (!is_first()) return;
     rows_.back().up_to = 0;
     const std::string table = text();

@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 
 #include "benchmarks/bench.h"
@@ -158,9 +157,7 @@ class Bench {
     if (communicators_.checked->rank() != 0) return;
     report.print();
     if (arguments_.json.empty()) return;
-    std::ofstream file(arguments_.json);
-    file << report.json() << "\n";
-    if (!file.flush()) throw UsageError("cannot write " + arguments_.json);
+    write_file(arguments_.json, report.json() + "\n");
   }
 
  private:

@@ -1,7 +1,7 @@
 // The backends: what there is, which one fits a run, and how a rank's communicator is made of it.
 //
-// The one place that knows all backends. A new one adds a row to the table in backend.cpp and a
-// factory to the conformance suite.
+// The one place that knows all backends. A new one adds a row to the table in backend.cpp,
+// from which the conformance suite takes it too.
 #pragma once
 
 #include <chrono>

@@ -63,6 +63,9 @@ struct Range {
   std::int64_t count = 0;
   DType dtype = DType::float32;
   std::size_t bytes() const { return static_cast<std::size_t>(count) * base::size_of(dtype); }
+  std::byte* at(std::int64_t element) const {
+    return static_cast<std::byte*>(data) + static_cast<std::size_t>(element) * base::size_of(dtype);
+  }
 };
 
 template <class T, std::size_t Extent>

@@ -28,11 +28,6 @@ milliseconds left_until(device::Deadline deadline) {
                   std::chrono::ceil<milliseconds>(deadline - device::Clock::now()));
 }
 
-std::byte* at(const Range& range, std::int64_t element) {
-  return static_cast<std::byte*>(range.data) +
-         static_cast<std::size_t>(element) * base::size_of(range.dtype);
-}
-
 std::size_t bytes_of(const Slice& slice, DType dtype) {
   return static_cast<std::size_t>(slice.count()) * base::size_of(dtype);
 }
@@ -139,7 +134,7 @@ void GlooTransport::reduce_scatter(const Range& data, ReduceOp op, device::Deadl
   std::vector<std::byte> received(own_bytes * static_cast<std::size_t>(size()));
   std::vector<const std::byte*> parts;
   for (int r = 0; r < size(); ++r)
-    parts.push_back(r == rank() ? at(data, own.begin)
+    parts.push_back(r == rank() ? data.at(own.begin)
                                 : received.data() + own_bytes * static_cast<std::size_t>(r));
   guarded(deadline, [&] {
     const Buffer out = buffer(data.data, data.bytes());
@@ -160,7 +155,7 @@ void GlooTransport::reduce_scatter(const Range& data, ReduceOp op, device::Deadl
     for (; receives > 0; --receives) in->waitRecv(left_until(deadline));
     for (; sends > 0; --sends) out->waitSend(left_until(deadline));
   });
-  std::byte* const result = at(data, own.begin);
+  std::byte* const result = data.at(own.begin);
   ring::reduce_to_all(data.dtype, op, parts, {&result, 1}, static_cast<std::size_t>(own.count()));
 }
 

@@ -21,9 +21,7 @@ std::int64_t pieces_of(const Range& data) {
 }
 
 Range part_of(const Range& data, const Slice& slice) {
-  return {static_cast<std::byte*>(data.data) +
-              static_cast<std::size_t>(slice.begin) * base::size_of(data.dtype),
-          slice.count(), data.dtype};
+  return {data.at(slice.begin), slice.count(), data.dtype};
 }
 
 std::string text_of(const std::vector<int>& ranks) {

@@ -147,11 +147,8 @@ void MessageCommunicator::perform_reduction(const Collective& call, const Slice&
     }
     move(moved, op);
     if (moved.data == data.data && call.signature.op != ReduceOp::avg) return;
-    const auto at = [&](const Range& range) {
-      return static_cast<std::byte*>(range.data) +
-             static_cast<std::size_t>(result.begin) * base::size_of(range.dtype);
-    };
-    kernels.finish(at(data), at(moved), static_cast<std::size_t>(result.count()), size());
+    kernels.finish(data.at(result.begin), moved.at(result.begin),
+                   static_cast<std::size_t>(result.count()), size());
   });
 }
 

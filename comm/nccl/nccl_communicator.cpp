@@ -46,11 +46,6 @@ ncclRedOp_t operation_of(ReduceOp op) {
   __builtin_unreachable();
 }
 
-std::byte* at(const Range& range, std::int64_t element) {
-  return static_cast<std::byte*>(range.data) +
-         static_cast<std::size_t>(element) * base::size_of(range.dtype);
-}
-
 std::size_t count_of(const Slice& slice) {
   return static_cast<std::size_t>(slice.count());
 }
@@ -218,13 +213,13 @@ Work NcclCommunicator::reduce_scatter(Range data, ReduceOp op, Stream& stream, T
                 [&](const NcclLibrary& nccl, ncclComm_t comm, cudaStream_t queue) {
                   if (data.count % size() == 0) {
                     const Slice own = slice_of(data.count, rank(), size());
-                    return nccl.reduce_scatter(data.data, at(data, own.begin), count_of(own),
+                    return nccl.reduce_scatter(data.data, data.at(own.begin), count_of(own),
                                                type_of(data.dtype), operation_of(op), comm, queue);
                   }
                   nccl.group_start();
                   for (int r = 0; r < size(); ++r) {
                     const Slice slice = slice_of(data.count, r, size());
-                    nccl.reduce(at(data, slice.begin), at(data, slice.begin), count_of(slice),
+                    nccl.reduce(data.at(slice.begin), data.at(slice.begin), count_of(slice),
                                 type_of(data.dtype), operation_of(op), r, comm, queue);
                   }
                   return nccl.group_end();
@@ -236,13 +231,13 @@ Work NcclCommunicator::all_gather(Range data, Stream& stream, Tag tag) {
                 [&](const NcclLibrary& nccl, ncclComm_t comm, cudaStream_t queue) {
                   if (data.count % size() == 0) {
                     const Slice own = slice_of(data.count, rank(), size());
-                    return nccl.all_gather(at(data, own.begin), data.data, count_of(own),
+                    return nccl.all_gather(data.at(own.begin), data.data, count_of(own),
                                            type_of(data.dtype), comm, queue);
                   }
                   nccl.group_start();
                   for (int r = 0; r < size(); ++r) {
                     const Slice slice = slice_of(data.count, r, size());
-                    nccl.broadcast(at(data, slice.begin), at(data, slice.begin), count_of(slice),
+                    nccl.broadcast(data.at(slice.begin), data.at(slice.begin), count_of(slice),
                                    type_of(data.dtype), r, comm, queue);
                   }
                   return nccl.group_end();
@@ -264,8 +259,8 @@ Work NcclCommunicator::all_to_all(Range send, Range receive, Stream& stream, Tag
         nccl.group_start();
         for (int r = 0; r < size(); ++r) {
           const Slice slice = slice_of(send.count, r, size());
-          nccl.send(at(send, slice.begin), count_of(slice), type_of(send.dtype), r, comm, queue);
-          nccl.recv(at(receive, slice.begin), count_of(slice), type_of(send.dtype), r, comm, queue);
+          nccl.send(send.at(slice.begin), count_of(slice), type_of(send.dtype), r, comm, queue);
+          nccl.recv(receive.at(slice.begin), count_of(slice), type_of(send.dtype), r, comm, queue);
         }
         return nccl.group_end();
       });

@@ -10,7 +10,7 @@
 //   copy() only.
 // - `accumulate` false writes the output (which may be uninitialised memory), true adds to it.
 // - A result depends on shapes and values alone: never on the number of threads, addresses or
-// timing.
+//   timing. (A GPU's products, which are cuBLAS's, also on how their operands are aligned.)
 #pragma once
 
 #include <cstdint>
@@ -72,9 +72,10 @@ class Kernels {
   virtual bool all_finite(const Tensor& x) const = 0;
 
   // --- Matrix products ------------------------------------------------------------------------
-  // c (+)= a * b over the last two axes, leading axes broadcast. Any strides, without copies of
-  // whole operands. An element is one chain of multiply-adds along the summed axis, so a row of c
-  // depends on that row of a alone, not on how many others are in the batch.
+  // c (+)= a * b over the last two axes, leading axes broadcast. Any strides; operands without a
+  // dense axis are copied on a GPU. On the CPU an element is one chain of multiply-adds along the
+  // summed axis, so a row of c depends on that row of a alone, not on how many others are in the
+  // batch; cuBLAS chooses by the shape.
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const = 0;
   // y[m, out] = activation(x[m, in] * w[out, in]^T + bias[out]); `bias` may be undefined. When
   // `pre` is defined the value before the activation is stored there too (gelu needs it for its

@@ -82,7 +82,7 @@ Range above_up_to(double minimum, double maximum) {
 }
 
 const Range seconds = above_up_to(0, 1e6);  // keeps deadlines far from overflowing
-const Range mebibytes = {.minimum = 0.0001, .maximum = 65536};  // a plan takes 64 bytes or more
+const Range mebibytes = above_up_to(0, 65536);
 
 // The table.
 

@@ -4,7 +4,8 @@
 // Work goes to the context's compute stream. What returns a value to the host (sums of losses and
 // squares, counts, finiteness) or checks indices waits for it. Results do not depend on how many
 // blocks there are or when they run: each output is computed by one thread, warp or block, in an
-// order fixed by shapes, and sums that are cut into parts add them in order.
+// order fixed by shapes, and sums that are cut into parts add them in order. Products are cuBLAS's,
+// which repeat from run to run (cublas.h).
 #pragma once
 
 #include "framework/kernels/kernels.h"

@@ -30,12 +30,6 @@ std::optional<BlasMatrix> blas_matrix(const Tensor& t) {
   return std::nullopt;
 }
 
-Tensor packed(const Tensor& t) {
-  const Tensor fresh = Tensor::empty(t.context(), t.shape(), t.dtype());
-  kernels_for(t.context()).copy(t, fresh);
-  return fresh;
-}
-
 // c^T = b^T a^T.
 BlasProduct transposed(BlasProduct product) {
   std::swap(product.m, product.n);
@@ -89,8 +83,8 @@ void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool
     if (!accumulate) fill(0, c);
     return;
   }
-  const Tensor left = blas_matrix(a) ? a : packed(a);
-  const Tensor right = blas_matrix(b) ? b : packed(b);
+  const Tensor left = blas_matrix(a) ? a : contiguous_on_device(a);
+  const Tensor right = blas_matrix(b) ? b : contiguous_on_device(b);
   if (blas_matrix(c)) return multiply(left, right, c, accumulate);
   const Tensor product = Tensor::empty(c.context(), c.shape(), c.dtype());
   multiply(left, right, product, false);
