@@ -40,20 +40,22 @@ std::size_t part_stride(std::size_t bytes, int ranks) {
 WaitPolicy WaitPolicy::for_ranks(int ranks_on_this_host, int cores) {
   // About 40 us: a little more than it costs to wake a rank on a core that has gone idle.
   if (ranks_on_this_host <= cores) return {.spins = 2000};
-  return {.spins = 10};
+  return {.spins = 10, .yields = 100};
 }
 
 Group::Group(int rank, int size, std::shared_ptr<Control> control)
     : rank_(rank),
       size_(size),
-      spin_budget_(WaitPolicy::for_ranks(size, CoreMask::of_this_thread().count()).spins),
       control_(std::move(control)),
-      agreement_(std::make_unique<Barrier>(*this, control_->barrier_memory())) {}
+      agreement_(std::make_unique<Barrier>(*this, control_->barrier_memory())) {
+  set_wait_policy(WaitPolicy::for_ranks(size, CoreMask::of_this_thread().count()));
+}
 
 Group::~Group() = default;
 
 void Group::set_wait_policy(WaitPolicy policy) {
   spin_budget_.set_most(policy.spins);
+  yield_budget_.set_most(policy.yields);
 }
 
 // Reports an abort instead of throwing: the rank that aborted may have posted the signal before.

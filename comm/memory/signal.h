@@ -19,15 +19,6 @@ struct alignas(8) Signal {
 };
 static_assert(sizeof(Signal) == 8 && std::atomic<std::uint32_t>::is_always_lock_free);
 
-// Tells the processor that this is a spinning wait.
-inline void cpu_relax() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield" ::: "memory");
-#endif
-}
-
 // Sleeps while `signal.value` is `seen`, until woken or until `until`. May return early; in the
 // rare case that the writer was killed between its store and its wake-up, returns only at `until`.
 void sleep_on(Signal& signal, std::uint32_t seen, device::Deadline until);

@@ -15,7 +15,7 @@ namespace lockstep::comm {
 // Thread-safe; threads that wait at once may lose each other's lessons.
 class SpinBudget {
  public:
-  explicit SpinBudget(int most) : most_(most), now_(most) {}
+  explicit SpinBudget(int most = 0) : most_(most), now_(most) {}
 
   // Before any wait.
   void set_most(int most) { now_ = most_ = most; }

@@ -153,7 +153,7 @@ TEST_P(GroupTest, NoPostIsLost) {
     const Signals signals(group);
     const std::uint32_t posts = 2000;
     std::mt19937 random(static_cast<unsigned>(group.rank()));
-    group.set_wait_policy({.spins = group.rank() % 3});
+    group.set_wait_policy({.spins = group.rank() % 3, .yields = group.rank() % 2 * 5});
     if (group.rank() == 0) {
       for (std::uint32_t value = 1; value <= posts; ++value) {
         post(signals[0], value);
