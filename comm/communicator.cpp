@@ -63,6 +63,12 @@ Work::Times Work::times() const {
   return state_ ? state_->times() : times_;
 }
 
+Work Work::launched() const {
+  if (!state_) return *this;
+  auto launched = state_->launched();
+  return launched ? Work(std::move(launched)) : *this;
+}
+
 Capabilities all_capabilities(DeviceKind device) {
   using K = CollectiveKind;
   return {.dtypes = {DType::float32, DType::float64, DType::bfloat16, DType::float16, DType::int32,

@@ -91,6 +91,8 @@ class Work {
     virtual Event event() const = 0;           // done when the collective is
     virtual void throw_if_failed() const = 0;  // valid once done
     virtual Times times() const = 0;           // valid once done
+    // Of a collective that was captured: see Work::launched().
+    virtual std::shared_ptr<const State> launched() const { return nullptr; }
   };
 
   Work() = default;  // done, without error
@@ -105,6 +107,9 @@ class Work {
   // error surfaces at the next wait() on the host.
   void wait_on(Stream& stream) const;
   Times times() const;
+  // Of a collective that was captured into a graph, which by itself never runs: that of the graph's
+  // latest launch. Any other is itself.
+  Work launched() const;
 
  private:
   std::shared_ptr<const State> state_;
@@ -123,6 +128,9 @@ struct Capabilities {
   // Whether a rank that is lost in the middle of a collective leaves the others able to say so. If
   // not, they stay in it until they are ended from outside.
   bool survives_loss = true;
+  // Collectives on a stream that is captured (Context::capture) become part of the graph. A rank
+  // that launches the graph and one that makes the same calls are the same to each other.
+  bool can_be_captured = false;
   // Of an all-reduce, for plans.
   CostModel cost = {};
 

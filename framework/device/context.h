@@ -6,8 +6,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <typeindex>
 
@@ -18,6 +20,7 @@
 
 namespace lockstep::device {
 
+class Graph;
 class Recorder;
 class ThreadPool;
 
@@ -46,6 +49,17 @@ class Context {
   // The device's memory to any host memory, when the work on the compute stream so far is done; it
   // is there when this returns.
   void download(void* to, const void* from, std::size_t bytes);
+
+  // Whether work can be captured into graphs (device/graph.h): on GPUs.
+  virtual bool has_graphs() const { return false; }
+  // Runs `body`, while what it enqueues on the compute stream and on `streams`, others of this
+  // context, is captured and not run. It has enqueued the same before: memory comes from the cache
+  // only and kernels are loaded. `streams` are ordered behind the compute stream's work at the
+  // beginning and the compute stream behind theirs at the end. Whatever `body` throws, CaptureError
+  // above all, ends the capture; nothing of it has run then, and the streams go on as before.
+  // Throws UsageError where there are no graphs.
+  virtual std::unique_ptr<Graph> capture(std::span<Stream* const> streams,
+                                         const std::function<void()>& body);
 
   // What a library on top keeps for this context (a handle, a workspace): a T made with the context
   // when it is first asked for. It goes before the context's streams and memory.

@@ -135,12 +135,14 @@ void Devices::pop_operation(Stream& stream) {
 void Devices::start(Stream& stream, std::shared_ptr<const Work> work, Orders follows,
                     std::shared_ptr<const Order> order, std::shared_ptr<GraphRun> graph,
                     std::size_t node) {
+  const int priority =
+      graph && graph->own_priorities ? graph->graph->nodes[node].priority : stream.priority;
   auto execution = std::make_unique<Execution>(Execution{.work = std::move(work),
                                                          .follows = std::move(follows),
                                                          .order = std::move(order),
                                                          .race_contexts = stream.race_contexts,
                                                          .used_race_contexts = {},
-                                                         .priority = stream.priority});
+                                                         .priority = priority});
   blocks_.add(*execution);
   running_.push_back({std::move(execution), &stream, std::move(graph), node});
 }
@@ -179,6 +181,7 @@ void Devices::check_memory(const Work& work) {
 void Devices::start_graph(Stream& stream, Operation& operation) {
   auto run = std::make_shared<GraphRun>();
   run->graph = operation.graph;
+  run->own_priorities = operation.own_priorities;
   const auto& nodes = run->graph->nodes;
   run->left = nodes.size();
   std::vector<bool> is_followed(nodes.size());

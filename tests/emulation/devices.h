@@ -57,6 +57,7 @@ class Devices final : public DeviceSide, public BlockServices {
   // A graph that was launched and is not done.
   struct GraphRun {
     std::shared_ptr<const Graph> graph;
+    bool own_priorities = false;
     std::vector<std::shared_ptr<Order>> orders;  // by node
     std::vector<std::size_t> missing;            // by node: how many that it follows are not done
     std::size_t left = 0;

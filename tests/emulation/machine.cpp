@@ -80,6 +80,7 @@ std::string Machine::leaks() const {
   add(memory_.allocations(), "allocations");
   add(devices_.streams().size(), "streams");
   add(events_.size(), "events");
+  add(static_cast<std::size_t>(graphs_), "graphs");
   return text;
 }
 
@@ -89,7 +90,8 @@ void Machine::enqueue(Stream& stream, std::shared_ptr<const Work> work) {
     return;
   }
   auto& nodes = stream.capture->graph->nodes;
-  nodes.push_back({std::move(work), std::exchange(stream.captured, {nodes.size()})});
+  nodes.push_back(
+      {std::move(work), std::exchange(stream.captured, {nodes.size()}), stream.priority});
 }
 
 }  // namespace lockstep::emulation

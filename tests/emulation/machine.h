@@ -61,7 +61,7 @@ class Machine {
   std::string describe_address(const void* pointer) const { return memory_.describe(pointer); }
   // Whether the calling thread is the one that runs kernels.
   static bool on_device_thread() { return Scheduler::on_device_thread(); }
-  // Allocations, streams and events that were not freed; empty for none.
+  // Allocations, streams, events and graphs that were not freed; empty for none.
   std::string leaks() const;
 
   // --- For the runtime API
@@ -74,6 +74,7 @@ class Machine {
   void enqueue(Stream& stream, std::shared_ptr<const Work> work);
 
   std::set<const Event*>& events() { return events_; }
+  int& graphs() { return graphs_; }  // and executable ones
   std::map<const void*, std::size_t>& dynamic_shared_limits() { return dynamic_shared_limits_; }
   std::set<std::pair<int, const void*>>& loaded_kernels() { return loaded_kernels_; }
 
@@ -85,6 +86,7 @@ class Machine {
   Scheduler scheduler_;
   bool taken_ = false;
   std::set<const Event*> events_;
+  int graphs_ = 0;
   std::map<const void*, std::size_t> dynamic_shared_limits_;
   std::set<std::pair<int, const void*>> loaded_kernels_;
 };

@@ -148,14 +148,36 @@ cudaError_t RuntimeCall::wait_for_device(int device, const char* call) const {
   return usable();
 }
 
-bool RuntimeCall::may_wait(const char* call) const {
+cudaError_t RuntimeCall::end_capture(Capture& capture, cudaError_t status) const {
+  capture.invalid = true;
+  return fail(status);
+}
+
+cudaError_t RuntimeCall::outside_capture() const {
   for (const auto& stream : machine_.devices().streams()) {
-    if (!stream->capture) continue;
-    stream->capture->invalid = true;
-    misuse(fmt::format("{} while stream {} is captured", call, stream->number));
-    return false;
+    if (!stream->capture || stream->capture->relaxed) continue;
+    if (stream->capture->thread != std::this_thread::get_id()) continue;
+    return end_capture(*stream->capture, cudaErrorStreamCaptureUnsupported);
   }
-  return true;
+  return cudaSuccess;
+}
+
+cudaError_t RuntimeCall::may_wait_for(const Stream& stream) const {
+  if (stream.capture) return end_capture(*stream.capture, cudaErrorStreamCaptureUnsupported);
+  return outside_capture();
+}
+
+cudaError_t RuntimeCall::may_wait_for_device(int device) const {
+  for (const auto& stream : machine_.devices().streams()) {
+    if (stream->device != device || !stream->capture) continue;
+    return end_capture(*stream->capture, cudaErrorStreamCaptureUnsupported);
+  }
+  return outside_capture();
+}
+
+cudaError_t RuntimeCall::may_enqueue(const Stream& stream) const {
+  if (stream.capture && stream.capture->invalid) return fail(cudaErrorStreamCaptureInvalidated);
+  return usable();
 }
 
 }  // namespace lockstep::emulation
@@ -200,7 +222,12 @@ const char* cudaGetErrorName(cudaError_t status) {
     NAME(cudaErrorStreamCaptureUnsupported);
     NAME(cudaErrorStreamCaptureInvalidated);
     NAME(cudaErrorStreamCaptureUnmatched);
+    NAME(cudaErrorStreamCaptureMerge);
     NAME(cudaErrorStreamCaptureUnjoined);
+    NAME(cudaErrorStreamCaptureIsolation);
+    NAME(cudaErrorStreamCaptureImplicit);
+    NAME(cudaErrorCapturedEvent);
+    NAME(cudaErrorStreamCaptureWrongThread);
     NAME(cudaErrorUnknown);
 #undef NAME
   }

@@ -39,8 +39,20 @@ class RuntimeCall {
   // `call` is for reports.
   cudaError_t wait_for(Stream& stream, const char* call) const;
   cudaError_t wait_for_device(int device, const char* call) const;
-  // False, with a fault reported, while a stream of this thread's is captured.
-  bool may_wait(const char* call) const;
+
+  // What CUDA answers in the middle of captures; cudaSuccess otherwise. An answer that is an error
+  // ends the capture that it is about, which EndCapture then says.
+  //
+  // To what the thread that captures may not do meanwhile: wait, allocate, free.
+  cudaError_t outside_capture() const;
+  // To a wait for the stream, or a look at it.
+  cudaError_t may_wait_for(const Stream& stream) const;
+  // To a wait for the device.
+  cudaError_t may_wait_for_device(int device) const;
+  // To more work on the stream.
+  cudaError_t may_enqueue(const Stream& stream) const;
+  // Ends the capture with this error.
+  cudaError_t end_capture(Capture& capture, cudaError_t status) const;
 
  private:
   Inside inside_;

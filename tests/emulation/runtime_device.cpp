@@ -25,6 +25,30 @@ class EventDone final : public Condition {
   const EventRecord& record_;
 };
 
+// The stream takes part from here on.
+cudaError_t join_capture(const RuntimeCall& call, Stream& stream, const Event& event) {
+  Capture& capture = *event.capture;
+  if (stream.capture && stream.capture != event.capture) {
+    return call.end_capture(*stream.capture, capture.ended ? cudaErrorStreamCaptureIsolation
+                                                           : cudaErrorStreamCaptureMerge);
+  }
+  if (capture.ended) return call.fail(cudaErrorCapturedEvent);
+  if (!stream.capture) {
+    stream.capture = event.capture;
+    stream.captured.clear();
+    capture.streams.push_back(&stream);
+  }
+  stream.captured.insert(stream.captured.end(), event.captured.begin(), event.captured.end());
+  return cudaSuccess;
+}
+
+// The answer to a look at an event, or a wait for it.
+cudaError_t may_wait_for(const RuntimeCall& call, Event& event) {
+  if (!event.capture) return call.outside_capture();
+  if (event.capture->ended) return call.fail(cudaErrorCapturedEvent);
+  return call.end_capture(*event.capture, cudaErrorCapturedEvent);
+}
+
 }  // namespace
 
 // --- Devices
@@ -118,7 +142,10 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
 
 cudaError_t cudaDeviceSynchronize() {
   const RuntimeCall call;
-  if (!call.may_wait("cudaDeviceSynchronize")) return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t status = call.may_wait_for_device(current_device());
+      status != cudaSuccess) {
+    return status;
+  }
   return call.wait_for_device(current_device(), "cudaDeviceSynchronize");
 }
 
@@ -171,7 +198,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   const RuntimeCall call;
   Stream* const stream = call.stream(handle, "cudaStreamSynchronize");
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-  if (!call.may_wait("cudaStreamSynchronize")) return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t status = call.may_wait_for(*stream); status != cudaSuccess) return status;
   return call.wait_for(*stream, "cudaStreamSynchronize");
 }
 
@@ -179,7 +206,7 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   const RuntimeCall call;
   Stream* const stream = call.stream(handle, "cudaStreamQuery");
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-  if (!call.may_wait("cudaStreamQuery")) return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t status = call.may_wait_for(*stream); status != cudaSuccess) return status;
   if (stream->completed != stream->enqueued) {
     call->scheduler().give_way();
     const cudaError_t status = call.usable();
@@ -193,28 +220,13 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream_handle, cudaEvent_t event_ha
   Stream* const stream = call.stream(stream_handle, "cudaStreamWaitEvent");
   Event* const event = call.event(event_handle, "cudaStreamWaitEvent");
   if (stream == nullptr || event == nullptr) return cudaErrorInvalidResourceHandle;
-  if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
-  if (event->capture) {
-    if (stream->capture && stream->capture != event->capture) {
-      return call.misuse("cudaStreamWaitEvent: the event is of another capture");
-    }
-    if (!stream->capture) {
-      stream->capture = event->capture;
-      stream->captured.clear();
-      event->capture->streams.push_back(stream);
-    }
-    stream->captured.insert(stream->captured.end(), event->captured.begin(), event->captured.end());
-    return cudaSuccess;
-  }
+  if (const cudaError_t status = call.may_enqueue(*stream); status != cudaSuccess) return status;
+  if (event->capture) return join_capture(call, *stream, *event);
   if (!event->record) {
     return call.misuse(
         "cudaStreamWaitEvent: the event was never recorded, so nothing is waited for");
   }
-  if (stream->capture) {
-    stream->capture->invalid = true;
-    return call.misuse(
-        "cudaStreamWaitEvent: a captured stream waits for an event outside the graph");
-  }
+  if (stream->capture) return call.end_capture(*stream->capture, cudaErrorStreamCaptureIsolation);
   call->devices().enqueue(*stream, {.wait = event->record});
   return cudaSuccess;
 }
@@ -245,7 +257,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event_handle, cudaStream_t stream_handle
   Event* const event = call.event(event_handle, "cudaEventRecord");
   Stream* const stream = call.stream(stream_handle, "cudaEventRecord");
   if (stream == nullptr || event == nullptr) return cudaErrorInvalidResourceHandle;
-  if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
+  if (const cudaError_t status = call.may_enqueue(*stream); status != cudaSuccess) return status;
   if (event->device != stream->device) {
     return call.misuse(fmt::format("cudaEventRecord: the event is of device {}, the stream of {}",
                                    event->device, stream->device));
@@ -262,7 +274,7 @@ cudaError_t cudaEventQuery(cudaEvent_t handle) {
   const RuntimeCall call;
   Event* const event = call.event(handle, "cudaEventQuery");
   if (event == nullptr) return cudaErrorInvalidResourceHandle;
-  if (event->capture) return call.misuse("cudaEventQuery of an event that was captured");
+  if (const cudaError_t status = may_wait_for(call, *event); status != cudaSuccess) return status;
   if (event->record && !event->record->done) {
     call->scheduler().give_way();
     const cudaError_t status = call.usable();
@@ -278,7 +290,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t handle) {
   const RuntimeCall call;
   Event* const event = call.event(handle, "cudaEventSynchronize");
   if (event == nullptr) return cudaErrorInvalidResourceHandle;
-  if (!call.may_wait("cudaEventSynchronize")) return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t status = may_wait_for(call, *event); status != cudaSuccess) return status;
   const auto record = event->record;
   if (!record) return call.usable();
   call->scheduler().wait(EventDone(*record), never);

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "tests/emulation/runtime_call.h"
@@ -15,6 +16,7 @@ struct CUgraph_st {
 };
 struct CUgraphExec_st {
   std::shared_ptr<const Graph> graph;
+  bool own_priorities;
 };
 
 namespace lockstep::emulation {
@@ -56,7 +58,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
   const RuntimeCall call;
   Stream* const stream = call.stream(config.stream, "a launch");
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-  if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
+  if (const cudaError_t status = call.may_enqueue(*stream); status != cudaSuccess) return status;
   if (stream->device != current_device()) return call.fail(cudaErrorInvalidResourceHandle);
   if (!fits(config, call->options().limits)) return call.fail(cudaErrorInvalidConfiguration);
   const std::size_t shared_limit = dynamic_shared_limit(call, kernel);
@@ -80,7 +82,7 @@ cudaError_t enqueue_task(cudaStream_t handle, const char* name,
   const RuntimeCall call;
   Stream* const stream = call.stream(handle, name);
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-  if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
+  if (const cudaError_t status = call.may_enqueue(*stream); status != cudaSuccess) return status;
   call->enqueue(*stream, std::make_shared<Work>(Work{.kind = Work::Kind::task,
                                                      .call = std::move(task),
                                                      .name = name,
@@ -139,13 +141,15 @@ bool all_lead_to(const Graph& graph, const std::vector<std::size_t>& last) {
 
 }  // namespace
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   const RuntimeCall call;
   Stream* const stream = call.stream(handle, "cudaStreamBeginCapture");
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   if (stream->capture) return call.misuse("cudaStreamBeginCapture: the stream is captured already");
   stream->capture = std::make_shared<Capture>();
   stream->capture->origin = stream;
+  stream->capture->thread = std::this_thread::get_id();
+  stream->capture->relaxed = mode == cudaStreamCaptureModeRelaxed;
   stream->capture->streams.push_back(stream);
   stream->captured.clear();
   return call.usable();
@@ -158,6 +162,10 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   const auto capture = stream->capture;
   if (!capture || capture->origin != stream) return call.fail(cudaErrorStreamCaptureUnmatched);
+  if (!capture->relaxed && capture->thread != std::this_thread::get_id()) {
+    return call.fail(cudaErrorStreamCaptureWrongThread);
+  }
+  capture->ended = true;
   const bool joined = all_lead_to(*capture->graph, stream->captured);
   for (Stream* const captured : capture->streams) {
     captured->capture = nullptr;
@@ -166,6 +174,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
   if (capture->invalid) return call.fail(cudaErrorStreamCaptureInvalidated);
   if (!joined) return call.fail(cudaErrorStreamCaptureUnjoined);
   *graph = new CUgraph_st{capture->graph};
+  ++call->graphs();
   return call.usable();
 }
 
@@ -180,10 +189,18 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
-                                 unsigned long long) {
+                                 unsigned long long flags) {
   const RuntimeCall call;
-  *executable = new CUgraphExec_st{graph->graph};
+  const bool own_priorities = (flags & cudaGraphInstantiateFlagUseNodePriority) != 0;
+  *executable = new CUgraphExec_st{graph->graph, own_priorities};
+  ++call->graphs();
   return call.usable();
+}
+
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t handle) {
+  const RuntimeCall call;
+  const Stream* const stream = call.stream(handle, "cudaGraphUpload");
+  return stream == nullptr ? cudaErrorInvalidResourceHandle : call.may_enqueue(*stream);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t handle) {
@@ -192,18 +209,21 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t handle) {
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
   if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
   if (stream->capture) return call.misuse("cudaGraphLaunch on a stream that is captured");
-  call->devices().enqueue(*stream, {.graph = executable->graph});
+  call->devices().enqueue(
+      *stream, {.graph = executable->graph, .own_priorities = executable->own_priorities});
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
   const RuntimeCall call(false);
   delete graph;
+  --call->graphs();
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {
   const RuntimeCall call(false);
   delete executable;
+  --call->graphs();
   return cudaSuccess;
 }

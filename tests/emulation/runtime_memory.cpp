@@ -83,6 +83,7 @@ bool is_valid(const RuntimeCall& call, const void* pointer, std::size_t bytes, c
 cudaError_t allocate(void** pointer, std::size_t bytes, int device) {
   const RuntimeCall call;
   if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
+  if (const cudaError_t status = call.outside_capture(); status != cudaSuccess) return status;
   *pointer = bytes == 0 ? nullptr : call->memory().allocate(device, bytes);
   return *pointer != nullptr || bytes == 0 ? cudaSuccess : call.fail(cudaErrorMemoryAllocation);
 }
@@ -99,7 +100,7 @@ cudaError_t free_memory(void* pointer, bool of_host, const char* name) {
     return call.misuse(
         fmt::format("{}({}): still open {} times through IPC", name, pointer, allocation->imports));
   }
-  if (!call.may_wait(name)) return cudaErrorStreamCaptureUnsupported;
+  if (const cudaError_t status = call.outside_capture(); status != cudaSuccess) return status;
   call.wait_for_device(of_host ? current_device() : allocation->device, name);
   call->memory().free(pointer);
   return cudaSuccess;
@@ -148,7 +149,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const RuntimeCall call;
   Stream* const stream = call.stream(handle, "cudaMemcpyAsync");
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-  if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
+  if (const cudaError_t status = call.may_enqueue(*stream); status != cudaSuccess) return status;
   if (!is_valid(call, from, bytes, "cudaMemcpyAsync from") ||
       !is_valid(call, to, bytes, "cudaMemcpyAsync to")) {
     return call.fail(cudaErrorInvalidValue);
@@ -156,8 +157,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   const auto target = call->memory().owner(to);
   const bool pageable = !target || !call->memory().owner(from);
   if (pageable && stream->capture) {
-    stream->capture->invalid = true;
-    return call.misuse("cudaMemcpyAsync of memory that is not page-locked on a captured stream");
+    return call.end_capture(*stream->capture, cudaErrorStreamCaptureUnsupported);
   }
   const bool to_host = target.value_or(on_host) == on_host;
   call->enqueue(*stream,
@@ -169,7 +169,7 @@ cudaError_t cudaMemsetAsync(void* pointer, int value, std::size_t bytes, cudaStr
   const RuntimeCall call;
   Stream* const stream = call.stream(handle, "cudaMemsetAsync");
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
-  if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
+  if (const cudaError_t status = call.may_enqueue(*stream); status != cudaSuccess) return status;
   if (!is_valid(call, pointer, bytes, "cudaMemsetAsync")) return call.fail(cudaErrorInvalidValue);
   call->enqueue(*stream, copy_work(*stream, "cudaMemsetAsync",
                                    std::make_shared<FillCall>(pointer, value, bytes)));

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "tests/emulation/kernel_interface.h"
@@ -50,6 +51,7 @@ struct Graph {
   struct Node {
     std::shared_ptr<const Work> work;
     std::vector<std::size_t> follows;
+    int priority = 0;  // of the stream it was captured from
   };
   std::vector<Node> nodes;
 };
@@ -60,6 +62,7 @@ struct Operation {
   std::shared_ptr<EventRecord> record = nullptr;
   std::shared_ptr<const EventRecord> wait = nullptr;
   std::shared_ptr<const Graph> graph = nullptr;
+  bool own_priorities = false;  // the graph's nodes keep theirs
 
   Orders follows = {};                                       // of work and graph
   std::shared_ptr<Order> order = std::make_shared<Order>();  // what they release
@@ -96,7 +99,10 @@ struct Capture {
   std::shared_ptr<Graph> graph = std::make_shared<Graph>();
   struct Stream* origin = nullptr;
   std::vector<struct Stream*> streams;
+  std::thread::id thread;  // that began it
+  bool relaxed = false;    // that thread may wait and allocate
   bool invalid = false;
+  bool ended = false;
 };
 
 struct Stream {

@@ -155,12 +155,13 @@ class Channel {
     if (threadIdx.x != 0) return;
     auto& state = head(rank()).state;
     state.epoch = epoch_ + 1;
-    state.sequence = sequence_ + (call_.is_last ? 1 : 0);
+    if (!call_.is_last) return;
+    const std::uint64_t number = sequence_ + 1;
+    state.sequence = number;
     if (blockIdx.x != 0) return;
     Control& control = *world_.control;
-    control.times[call_.ticket % Control::kept_times] = {call_.ticket, start_,
-                                                         device::global_timer()};
-    device::store_release(&control.finished, call_.ticket);
+    control.times[number % Control::kept_times] = {number, start_, device::global_timer()};
+    device::store_release(&control.finished, number);
   }
 
  private:

@@ -9,6 +9,7 @@
 #include <new>
 
 #include "comm/ring/cuda/kernels.h"
+#include "framework/device/cuda/cuda_graph.h"
 #include "framework/device/cuda/cuda_peer.h"
 
 namespace lockstep::comm {
@@ -38,27 +39,34 @@ constexpr std::chrono::milliseconds between_looks{20};
 
 }  // namespace
 
-// Done when the kernel is; what it failed with stands in the control word.
+// Done when the kernel is; what it failed with stands in the control word. Where the collective was
+// captured the number, and with it the times, are those of the graph's latest launch.
 class CudaRingCommunicator::CudaWork final : public Work::State {
  public:
-  CudaWork(std::shared_ptr<Failure> failure, std::uint64_t ticket, const ClockOrigin& origin)
-      : failure_(std::move(failure)), ticket_(ticket), origin_(origin) {}
+  CudaWork(std::shared_ptr<Failure> failure, const ClockOrigin& origin)
+      : failure_(std::move(failure)), origin_(origin) {}
 
-  void set_event(Event event) { event_ = std::move(event); }
+  void set(std::uint64_t number, Event event) {
+    number_ = number;
+    event_ = std::move(event);
+  }
+  void set_launched(std::shared_ptr<const CudaWork> launched) { launched_ = std::move(launched); }
 
   Event event() const override { return event_; }
   void throw_if_failed() const override { failure_->throw_if_any(); }
   Work::Times times() const override {
-    const Control::Times& times = failure_->control().times[ticket_ % Control::kept_times];
-    if (times.ticket != ticket_) return {};  // a later one has taken the place
+    const Control::Times& times = failure_->control().times[number_ % Control::kept_times];
+    if (times.number != number_) return {};  // a later one has taken the place
     return {origin_.host_time(times.start), origin_.host_time(times.end)};
   }
+  std::shared_ptr<const State> launched() const override { return launched_; }
 
  private:
   std::shared_ptr<Failure> failure_;
-  std::uint64_t ticket_;
   ClockOrigin origin_;
+  std::uint64_t number_ = 0;
   Event event_;
+  std::shared_ptr<const CudaWork> launched_;
 };
 
 CudaRingCommunicator::CudaRingCommunicator(std::shared_ptr<Group> group, int device,
@@ -97,7 +105,11 @@ void CudaRingCommunicator::set_clock() {
 }
 
 const Capabilities& CudaRingCommunicator::capabilities() const {
-  static const Capabilities capabilities = all_capabilities(DeviceKind::cuda);
+  static const Capabilities capabilities = [] {
+    Capabilities all = all_capabilities(DeviceKind::cuda);
+    all.can_be_captured = true;
+    return all;
+  }();
   return capabilities;
 }
 
@@ -158,31 +170,54 @@ Work CudaRingCommunicator::submit(const Collective& call, Stream& stream) {
   if (cuda.place().device != place_.device)
     throw UsageError(fmt::format("{} on a stream of cuda:{} by a rank of cuda:{}",
                                  name_of(call.signature.kind), cuda.place().device, place_.device));
-  const std::uint64_t ticket = ++submitted_;
-  auto work = std::make_shared<CudaWork>(failure_, ticket, clock_);
+  if (cuda.capture() != nullptr) failure_->throw_if_any();  // a graph without it is of no use
+  auto work = std::make_shared<CudaWork>(failure_, clock_);
   if (failure_->find()) return Work(std::move(work));
   try {
-    enqueue(call, ticket, cuda);
-    last_ = stream.record();
-    work->set_event(last_);
+    enqueue(call, cuda);
+    const Event end = stream.record();
+    if (cuda.capture() == nullptr) {
+      work->set(add_enqueued(end), end);
+    } else {
+      capture(work, end, *cuda.capture());
+    }
+  } catch (const CaptureError&) {
+    throw;
   } catch (const Error& error) {
     failure_->offer(rank(), fmt::format("rank {} failed in {}: {}", rank(),
                                         to_string(call.signature), error.what()));
-    return Work(std::move(work));
   }
-  {
-    const std::lock_guard lock(mutex_);
-    watched_ = ticket;
-  }
-  changed_.notify_all();
   return Work(std::move(work));
 }
 
-void CudaRingCommunicator::enqueue(const Collective& collective, std::uint64_t ticket,
-                                   const device::CudaStream& stream) {
+// The host counts what it has enqueued as the kernels count what they have done, in the same order.
+// Returns the number.
+std::uint64_t CudaRingCommunicator::add_enqueued(const Event& end) {
+  last_ = end;
+  if (size() == 1) return 0;  // no kernel counts
+  const std::uint64_t number = ++enqueued_;
+  {
+    const std::lock_guard lock(mutex_);
+    watched_ = number;
+  }
+  changed_.notify_all();
+  return number;
+}
+
+// `end` is an edge of the graph; what a launch enqueues is done with the graph.
+void CudaRingCommunicator::capture(const std::shared_ptr<CudaWork>& work, const Event& end,
+                                   device::CudaCapture& capture) {
+  work->set(0, end);
+  capture.on_launch([this, work](const Event& graph_end) {
+    auto launched = std::make_shared<CudaWork>(failure_, clock_);
+    launched->set(add_enqueued(graph_end), graph_end);
+    work->set_launched(std::move(launched));
+  });
+}
+
+void CudaRingCommunicator::enqueue(const Collective& collective, const device::CudaStream& stream) {
   const Signature& signature = collective.signature;
-  const Call call{signature, ticket, collective.data.data, collective.receive.data,
-                  signature.count};
+  const Call call{signature, collective.data.data, collective.receive.data, signature.count};
   if (size() == 1) {
     // A reduction over one rank, the average included, is what it was.
     stream.activate();

@@ -6,7 +6,11 @@
 // abort of the group to the kernels.
 //
 // Data of any kind of device memory is served: it travels through slots of the communicator's own.
-// A collective may be captured into a CUDA graph; its error then shows in the next one that is not.
+//
+// A collective may be captured into a graph (Context::capture, on one of the streams that it was
+// given). Each launch then counts as one more call on the host's side too, so the thread watches it
+// and its error and times are had from Work::launched(). The graph must not be launched when the
+// communicator is gone.
 #pragma once
 
 #include <condition_variable>
@@ -64,8 +68,10 @@ class CudaRingCommunicator final : public Communicator {
   class CudaWork;
 
   Work submit(const Collective& call, Stream& stream);
-  void enqueue(const Collective& collective, std::uint64_t ticket,
-               const device::CudaStream& stream);
+  void enqueue(const Collective& collective, const device::CudaStream& stream);
+  std::uint64_t add_enqueued(const Event& end);
+  void capture(const std::shared_ptr<CudaWork>& work, const Event& end,
+               device::CudaCapture& capture);
   Algorithm choose(std::size_t bytes) const {
     return algorithm_ == Algorithm::choose ? choose_algorithm(bytes, size()) : algorithm_;
   }
@@ -84,12 +90,12 @@ class CudaRingCommunicator final : public Communicator {
   PeerMemory peers_;
   RankWorld ground_;
   ClockOrigin clock_;
-  std::uint64_t submitted_ = 0;
-  Event last_;
+  std::uint64_t enqueued_ = 0;  // collectives
+  Event last_;                  // the end of the last one
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::uint64_t watched_ = 0;  // the last ticket whose kernel is under way, or was
+  std::uint64_t watched_ = 0;  // as enqueued_, for the thread
   bool leaving_ = false;
   std::thread watch_;
 };

@@ -59,7 +59,7 @@ struct alignas(128) ChannelHead {
   // The owner's own.
   struct alignas(128) State {
     std::uint64_t epoch;           // kernels so far
-    std::uint64_t sequence;        // collectives so far
+    std::uint64_t sequence;        // collectives so far; all of them in channel 0
     std::uint64_t sent, received;  // pieces, to the right and from the left
     std::uint64_t rounds;          // of all ranks
   };
@@ -103,10 +103,10 @@ struct Control {
   std::uint32_t outcome;             // an Outcome, written behind what describes it
   std::int32_t peer;                 // that was late
   Signature signatures[most_ranks];  // this rank's, or where they disagree all ranks'
-  std::uint64_t finished;            // the ticket of the last collective that went well
-  // When a collective began and ended, on the global timer; by its ticket.
+  std::uint64_t finished;            // how many collectives went well
+  // When a collective began and ended, on the global timer; by its number, from 1 on.
   struct Times {
-    std::uint64_t ticket, start, end;
+    std::uint64_t number, start, end;
   };
   static constexpr int kept_times = 256;
   Times times[kept_times];
@@ -124,8 +124,7 @@ struct World {
 
 // One collective: the arguments of one kernel.
 struct Call {
-  Signature signature;       // but for the sequence, which the channel counts
-  std::uint64_t ticket = 0;  // the host's number of it, from 1 on
+  Signature signature;  // but for the sequence, which the channel counts
   void* data = nullptr;
   void* receive = nullptr;  // of all_to_all
   // Of elements at `data`: fewer than the signature's in each of several kernels, of which one is

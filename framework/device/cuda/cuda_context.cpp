@@ -3,9 +3,11 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdlib>
 
 #include "framework/base/error.h"
+#include "framework/device/cuda/cuda_graph.h"
 #include "framework/device/cuda/cuda_memory.h"
 #include "framework/device/cuda/cuda_stream.h"
 #include "framework/device/thread_pool.h"
@@ -39,6 +41,15 @@ class CudaContext final : public Context {
     cuda.activate();
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, cuda.native()),
                "cudaMemcpyAsync", place_);
+  }
+
+  bool has_graphs() const override { return true; }
+  std::unique_ptr<Graph> capture(std::span<Stream* const> streams,
+                                 const std::function<void()>& body) override {
+    const std::array<CachingAllocator*, 2> memory{&allocator_, &host_memory_};
+    CudaCapture capture(compute_stream_, streams, memory);
+    body();
+    return capture.end();
   }
 
  private:

@@ -3,14 +3,35 @@
 #include <fmt/format.h>
 
 #include "framework/device/cuda/launch.h"
+#include "framework/device/graph.h"
 
 namespace lockstep::device {
 namespace {
 
+bool is_of_capture(cudaError_t status) {
+  switch (status) {
+    case cudaErrorStreamCaptureUnsupported:
+    case cudaErrorStreamCaptureInvalidated:
+    case cudaErrorStreamCaptureMerge:
+    case cudaErrorStreamCaptureUnmatched:
+    case cudaErrorStreamCaptureUnjoined:
+    case cudaErrorStreamCaptureIsolation:
+    case cudaErrorStreamCaptureImplicit:
+    case cudaErrorCapturedEvent:
+    case cudaErrorStreamCaptureWrongThread:
+      return true;
+    default:
+      return false;
+  }
+}
+
 [[noreturn]] void fail(cudaError_t status, const std::string& call, const CudaPlace& place) {
   const std::string rank = place.rank < 0 ? "" : fmt::format(", rank {}", place.rank);
-  throw CudaError(status, fmt::format("{} failed on cuda:{}{}: {} ({})", call, place.device, rank,
-                                      cudaGetErrorString(status), cudaGetErrorName(status)));
+  const std::string message =
+      fmt::format("{} failed on cuda:{}{}: {} ({})", call, place.device, rank,
+                  cudaGetErrorString(status), cudaGetErrorName(status));
+  if (is_of_capture(status)) throw CaptureError(message);
+  throw CudaError(status, message);
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ class CudaError : public Error {
   cudaError_t status_;
 };
 
-// Throws CudaError unless `status` is cudaSuccess.
+// Throws unless `status` is cudaSuccess: CaptureError where it says that something cannot be
+// captured, CudaError otherwise.
 void check_cuda(cudaError_t status, const char* call, const CudaPlace& place);
 
 }  // namespace lockstep::device

@@ -1,10 +1,13 @@
 #include "framework/device/cuda/cuda_stream.h"
 
+#include <fmt/format.h>
+
 #include <thread>
 #include <utility>
 
 #include "framework/base/spin.h"
 #include "framework/device/cuda/event_pool.h"
+#include "framework/device/graph.h"
 
 namespace lockstep::device {
 namespace {
@@ -16,9 +19,9 @@ constexpr std::chrono::microseconds poll_interval{20};
 
 class CudaEventState final : public EventState {
  public:
-  CudaEventState(std::shared_ptr<EventPool> pool, cudaStream_t stream)
-      : pool_(std::move(pool)), event_(pool_->take()) {
-    const cudaError_t status = cudaEventRecord(event_, stream);
+  CudaEventState(std::shared_ptr<EventPool> pool, const CudaStream& stream)
+      : pool_(std::move(pool)), event_(pool_->take()), captured_(stream.capture() != nullptr) {
+    const cudaError_t status = cudaEventRecord(event_, stream.native());
     if (status == cudaSuccess) return;
     pool_->give_back(event_);
     check_cuda(status, "cudaEventRecord", pool_->place());
@@ -28,6 +31,7 @@ class CudaEventState final : public EventState {
   CudaEventState& operator=(const CudaEventState&) = delete;
 
   bool done() const override {
+    require_uncaptured();
     const cudaError_t status = cudaEventQuery(event_);
     if (status == cudaErrorNotReady) return false;
     check_cuda(status, "cudaEventQuery", pool_->place());
@@ -36,6 +40,7 @@ class CudaEventState final : public EventState {
 
   bool wait_until(Deadline deadline) const override {
     if (deadline == Deadline::max()) {
+      require_uncaptured();
       check_cuda(cudaEventSynchronize(event_), "cudaEventSynchronize", pool_->place());
       return true;
     }
@@ -48,10 +53,17 @@ class CudaEventState final : public EventState {
   }
 
   cudaEvent_t native() const { return event_; }
+  bool captured() const { return captured_; }
 
  private:
+  void require_uncaptured() const {
+    if (captured_)
+      throw CaptureError("the host asked for an event that is captured, and so never comes to be");
+  }
+
   std::shared_ptr<EventPool> pool_;
   cudaEvent_t event_;
+  bool captured_;
 };
 
 }  // namespace
@@ -85,11 +97,17 @@ void CudaStream::enqueue(std::function<void()> task) {
 
 Event CudaStream::record() {
   activate();
-  return Event(std::make_shared<CudaEventState>(events_, stream_));
+  return Event(std::make_shared<CudaEventState>(events_, *this));
 }
 
 void CudaStream::wait(const Event& event) {
   if (const auto* state = dynamic_cast<const CudaEventState*>(event.state())) {
+    if (state->captured() != (capture_ != nullptr)) {
+      throw CaptureError(
+          fmt::format("stream {} of cuda:{} would wait for work {}", name_, place_.device,
+                      state->captured() ? "that is captured, without taking part in the capture"
+                                        : "outside of the capture that it takes part in"));
+    }
     check_cuda(cudaStreamWaitEvent(stream_, state->native(), 0), "cudaStreamWaitEvent", place_);
   } else {
     event.wait();
@@ -97,6 +115,10 @@ void CudaStream::wait(const Event& event) {
 }
 
 void CudaStream::synchronize() {
+  if (capture_ != nullptr) {
+    throw CaptureError(fmt::format(
+        "the host would wait for stream {} of cuda:{}, which is captured", name_, place_.device));
+  }
   check_cuda(cudaStreamSynchronize(stream_), "cudaStreamSynchronize", place_);
 }
 

@@ -19,6 +19,7 @@ struct Bug {
 const std::vector<Bug>& kernel_bugs();  // within one kernel
 const std::vector<Bug>& wait_bugs();    // between kernels that run side by side
 const std::vector<Bug>& stream_bugs();  // in the host's use of streams and memory
+const std::vector<Bug>& graph_bugs();   // in the capture of graphs
 const std::vector<Bug>& ring_bugs();    // in the ring between GPUs
 
 }  // namespace lockstep::emulation::bugs

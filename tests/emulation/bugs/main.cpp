@@ -15,8 +15,8 @@ namespace {
 using namespace lockstep::emulation;
 
 std::optional<bugs::Bug> find(std::string_view name) {
-  for (const auto* const list :
-       {&bugs::kernel_bugs(), &bugs::wait_bugs(), &bugs::stream_bugs(), &bugs::ring_bugs()}) {
+  for (const auto* const list : {&bugs::kernel_bugs(), &bugs::wait_bugs(), &bugs::stream_bugs(),
+                                 &bugs::graph_bugs(), &bugs::ring_bugs()}) {
     for (const bugs::Bug& bug : *list) {
       if (bug.name == name) return bug;
     }

@@ -56,7 +56,6 @@ bool run_rank(comm::Group& group) {
                      .kind = comm::CollectiveKind::all_reduce,
                      .dtype = DType::float32,
                      .op = comm::ReduceOp::sum},
-                    1,
                     data.data(),
                     nullptr,
                     count};

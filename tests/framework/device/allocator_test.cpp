@@ -14,7 +14,9 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/error.h"
 #include "framework/device/cpu/cpu_context.h"
+#include "framework/device/graph.h"
 
 namespace lockstep::device {
 namespace {
@@ -216,6 +218,85 @@ TEST(CachingAllocator, ServesThreads) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(allocator.statistics().bytes_in_use, 0u);
+}
+
+// A source, an allocator, and what tests do with them.
+struct Reserving {
+  CountingSource source;
+  CachingAllocator allocator{source};
+  void* take(std::size_t bytes) { return allocator.allocate(bytes); }
+  void give(void* block, std::size_t bytes) { allocator.deallocate(block, bytes); }
+  void cache(std::size_t bytes, int blocks) {
+    std::vector<void*> taken;
+    for (int i = 0; i < blocks; ++i) taken.push_back(take(bytes));
+    for (void* const block : taken) give(block, bytes);
+  }
+};
+
+TEST(ReservationTest, KeepsWhatWasAllocatedWhileItWasOpen) {
+  Reserving memory;
+  memory.cache(1000, 2);
+  void* reserved = nullptr;
+  {
+    Reservation reservation(memory.allocator);
+    reserved = memory.take(1000);
+    memory.give(reserved, 1000);
+    EXPECT_EQ(memory.take(900), reserved);  // again, before another one of the cache
+    reservation.close();
+    EXPECT_EQ(reservation.bytes(), 1024u);
+    memory.give(reserved, 900);
+    for (int i = 0; i < 3; ++i) {
+      void* const other = memory.take(1000);
+      EXPECT_NE(other, reserved);
+      memory.give(other, 1000);
+    }
+    memory.allocator.release_cached();
+    EXPECT_EQ(memory.source.blocks(), 1u);
+    EXPECT_EQ(memory.allocator.statistics().bytes_in_use, 0u);
+  }
+  EXPECT_EQ(memory.take(1000), reserved);
+  memory.give(reserved, 1000);
+}
+
+TEST(ReservationTest, ABlockInUseGoesBackWhenItIsFreed) {
+  Reserving memory;
+  memory.cache(5000, 1);
+  void* block = nullptr;
+  {
+    const Reservation reservation(memory.allocator);
+    block = memory.take(5000);
+  }
+  memory.give(block, 5000);
+  EXPECT_EQ(memory.take(5000), block);
+  memory.give(block, 5000);
+}
+
+TEST(ReservationTest, TakesFromTheCacheOnly) {
+  Reserving memory;
+  memory.cache(1000, 1);
+  Reservation reservation(memory.allocator);
+  void* const block = memory.take(1000);
+  EXPECT_THROW(memory.take(1000), CaptureError);
+  EXPECT_THROW(memory.take(100), CaptureError);
+  EXPECT_THROW(Reservation(memory.allocator), UsageError);
+  reservation.close();
+  memory.give(block, 1000);
+  void* const other = memory.take(1000);
+  EXPECT_EQ(memory.source.blocks(), 2u);
+  memory.give(other, 1000);
+}
+
+TEST(ReservationTest, ConcernsItsThreadOnly) {
+  Reserving memory;
+  const Reservation reservation(memory.allocator);
+  std::thread([&] {
+    void* const block = memory.take(1000);
+    memory.give(block, 1000);
+  }).join();
+  EXPECT_EQ(reservation.bytes(), 0u);
+  void* const taken = memory.take(1000);
+  EXPECT_EQ(reservation.bytes(), 1024u);
+  memory.give(taken, 1000);
 }
 
 }  // namespace

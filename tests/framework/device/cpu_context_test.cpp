@@ -4,6 +4,7 @@
 
 #include "framework/base/error.h"
 #include "framework/device/buffer.h"
+#include "framework/device/graph.h"
 #include "framework/device/thread_pool.h"
 
 namespace lockstep::device {
@@ -35,6 +36,12 @@ TEST(CpuContext, IsAWorldOfItsOwn) {
 
 TEST(CpuContext, RefusesNoThreads) {
   EXPECT_THROW(make_cpu_context(0), UsageError);
+}
+
+TEST(CpuContext, HasNoGraphs) {
+  const auto context = make_cpu_context();
+  EXPECT_FALSE(context->has_graphs());
+  EXPECT_THROW(context->capture({}, [] {}), UsageError);
 }
 
 }  // namespace

@@ -1,9 +1,5 @@
-// Collectives one after the other: against the computation's streams, in groups within the group,
-// captured into graphs.
-#include <cuda_runtime.h>
+// Collectives one after the other: against the computation's streams, in groups within the group.
 #include <gtest/gtest.h>
-
-#include <barrier>
 
 #include "comm/backend.h"
 #include "tests/comm/ring/cuda/cuda_ranks.h"
@@ -86,35 +82,6 @@ TEST(CudaRingOrder, AveragesBeyondTheRangeOfTheirSums) {
         EXPECT_EQ(data.values(), values);
       }
     }
-  });
-}
-
-// Nothing that a kernel is given changes from one replay to the next.
-TEST(CudaRingOrder, ACapturedGraphIsReplayed) {
-  std::barrier<> together(3);  // the emulation wants no host to wait while any captures
-  run_cuda_ranks(3, [&](CudaRank& rank) {
-    constexpr std::size_t count = 2000;
-    const OnGpu<float> small(rank.context(), filled(10, 1));
-    const OnGpu<float> large(rank.context(), filled(count, 1));
-    rank.communicator().all_reduce(large.range(), ReduceOp::max, rank.stream(), no_tag).wait();
-    rank.context().compute_stream().synchronize();
-    const auto stream = device::cuda_stream(rank.stream()).native();
-    cudaGraph_t graph = nullptr;
-    cudaGraphExec_t executable = nullptr;
-    together.arrive_and_wait();
-    ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
-    rank.communicator().all_reduce(small.range(), ReduceOp::sum, rank.stream(), no_tag);
-    rank.communicator().all_reduce(large.range(), ReduceOp::sum, rank.stream(), no_tag);
-    ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
-    together.arrive_and_wait();
-    ASSERT_EQ(cudaGraphInstantiate(&executable, graph, 0), cudaSuccess);
-    for (int replay = 0; replay < 3; ++replay)
-      ASSERT_EQ(cudaGraphLaunch(executable, stream), cudaSuccess);
-    rank.communicator().barrier(rank.stream()).wait();
-    EXPECT_EQ(small.values(), filled(10, 27));
-    EXPECT_EQ(large.values(), filled(count, 27));
-    cudaGraphExecDestroy(executable);
-    cudaGraphDestroy(graph);
   });
 }
 
