@@ -26,17 +26,13 @@ void prefetch(const std::byte* row, std::size_t bytes) {
   }
 }
 
-void check_options(const Context& context, const LoaderOptions& options) {
+void check_options(const LoaderOptions& options) {
   if (options.world_size < 1 || options.rank < 0 || options.rank >= options.world_size) {
     throw UsageError(fmt::format("loader: rank {} of {} ranks", options.rank, options.world_size));
   }
   if (options.batch_size < 1 || options.prefetch < 0) {
     throw UsageError(fmt::format("loader: batch size {}, prefetch {}; expected at least 1 and 0",
                                  options.batch_size, options.prefetch));
-  }
-  if (context.device().kind != DeviceKind::cpu) {
-    throw UsageError("loader: batches on " + to_string(context.device()) +
-                     " asked for, expected a CPU context");
   }
 }
 
@@ -87,10 +83,10 @@ Sampler make_sampler(const std::string& path, const DatasetInfo& info, const Spl
 }  // namespace
 
 struct Loader::Impl {
-  // The memory of one batch.
+  // The memory of one batch on the host, with room for the largest share of one.
   struct Slot {
-    Tensor features;  // room for the largest share of a batch
-    Tensor labels;
+    Buffer features;
+    Buffer labels;
     std::vector<std::int64_t> indices;
     Batch batch;
   };
@@ -99,11 +95,13 @@ struct Loader::Impl {
        SharedStorage& storage);
   bool in_memory() const { return sampler.blocks() == 1; }
   std::unique_ptr<RowStore> make_store(DatasetFile file, SharedStorage& storage);
-  void make_slots(Context& context);
+  void make_slots();
+  Tensor hand_out(const Buffer& values, const Shape& shape, DType dtype) const;
   void start_at(std::int64_t epoch, std::int64_t step);
   void fill(Slot& slot, const std::stop_token& stop);
   void gather(const GroupRows& rows, RowRange positions, std::int64_t first, Slot& slot) const;
 
+  Context& context;
   LoaderOptions options;
   DatasetInfo info;
   SplitInfo split;
@@ -111,15 +109,18 @@ struct Loader::Impl {
   Normalizer normalize;
   std::unique_ptr<RowStore> store;
   std::vector<Slot> slots;
+  Shape batch_shape;       // of the features, with the rows of the largest share
+  Event copied;            // a GPU has the batch that was handed out last
   std::int64_t epoch = 0;  // of the next batch to be filled
   std::int64_t step = 0;
   std::chrono::steady_clock::duration waited{};
   Prefetcher prefetcher;  // last, since its thread uses all the others
 };
 
-Loader::Impl::Impl(Context& context, DatasetFile file, std::string_view split_name,
+Loader::Impl::Impl(Context& of_rank, DatasetFile file, std::string_view split_name,
                    const LoaderOptions& given, SharedStorage& storage)
-    : options(given),
+    : context(of_rank),
+      options(given),
       info(file.info()),
       split(file.split(split_name)),
       sampler(make_sampler(file.path(), info, split, options)),
@@ -128,7 +129,7 @@ Loader::Impl::Impl(Context& context, DatasetFile file, std::string_view split_na
       prefetcher(
           static_cast<std::size_t>(options.prefetch),
           [this](std::size_t slot, const std::stop_token& stop) { fill(slots[slot], stop); }) {
-  make_slots(context);
+  make_slots();
 }
 
 std::unique_ptr<RowStore> Loader::Impl::make_store(DatasetFile file, SharedStorage& storage) {
@@ -139,22 +140,39 @@ std::unique_ptr<RowStore> Loader::Impl::make_store(DatasetFile file, SharedStora
                                         options.timeout);
 }
 
-void Loader::Impl::make_slots(Context& context) {
+void Loader::Impl::make_slots() {
   const std::int64_t largest_batch = std::min(options.batch_size, split.samples);
   const std::int64_t rows = (largest_batch + options.world_size - 1) / options.world_size;
   std::vector<std::int64_t> extents{rows};
   const auto of_sample = info.feature_shape.extents();
   extents.insert(extents.end(), of_sample.begin(), of_sample.end());
+  batch_shape = Shape(extents);
+  const auto count = static_cast<std::size_t>(rows);
+  const std::size_t row_bytes =
+      static_cast<std::size_t>(info.feature_shape.count()) * base::size_of(options.dtype);
   slots.resize(prefetcher.slots());
   for (Slot& slot : slots) {
-    slot.features = Tensor::empty(context, Shape(extents), options.dtype);
-    slot.labels = Tensor::empty(context, Shape{rows}, DType::int64);
-    slot.indices.resize(static_cast<std::size_t>(rows));
+    slot.features = Buffer(context.host_memory(), count * row_bytes);
+    slot.labels = Buffer(context.host_memory(), count * sizeof(std::int64_t));
+    slot.indices.resize(count);
   }
+}
+
+// On the CPU the values where they lie, on a GPU a copy that the compute stream makes.
+Tensor Loader::Impl::hand_out(const Buffer& values, const Shape& shape, DType dtype) const {
+  if (context.device().kind == DeviceKind::cpu) {
+    return Tensor::on_buffer(context, values, 0, shape, dtype);
+  }
+  const Tensor tensor = Tensor::empty(context, shape, dtype);
+  if (tensor.bytes() > 0) {
+    context.copy(tensor.data(), values.data(), tensor.bytes(), context.compute_stream());
+  }
+  return tensor;
 }
 
 void Loader::Impl::start_at(std::int64_t to_epoch, std::int64_t to_step) {
   prefetcher.stop();
+  copied.wait();
   epoch = to_epoch;
   step = to_step;
   store->seek(epoch, sampler.group_of(sampler.batch(step).begin));
@@ -198,7 +216,7 @@ void Loader::Impl::gather(const GroupRows& rows, RowRange positions, std::int64_
   const auto from = static_cast<std::size_t>(positions.begin - first);
   const auto count = static_cast<std::size_t>(positions.size());
   auto* const features = static_cast<std::byte*>(slot.features.data()) + from * result_bytes;
-  std::int64_t* const labels = slot.labels.data<std::int64_t>() + from;
+  auto* const labels = static_cast<std::int64_t*>(slot.labels.data()) + from;
   const std::span indices = std::span(slot.indices).subspan(from, count);
 
   for (std::size_t i = 0; i < count; ++i) {
@@ -218,7 +236,7 @@ void Loader::Impl::gather(const GroupRows& rows, RowRange positions, std::int64_
 
 Loader::Loader(Context& context, const std::string& path, std::string_view split,
                const LoaderOptions& options, SharedStorage& storage) {
-  check_options(context, options);
+  check_options(options);
   impl_ = std::make_unique<Impl>(context, DatasetFile(path), split, options, storage);
 }
 
@@ -250,12 +268,18 @@ void Loader::seek(std::int64_t epoch, std::int64_t step_in_epoch) {
 
 Batch Loader::next() {
   if (!impl_->prefetcher.running()) impl_->start_at(0, 0);
+  impl_->copied.wait();  // its memory is filled again
   const auto start = std::chrono::steady_clock::now();
   Impl::Slot& slot = impl_->slots[impl_->prefetcher.next()];
   impl_->waited += std::chrono::steady_clock::now() - start;
   Batch batch = slot.batch;
-  batch.features = slot.features.slice(0, 0, batch.rows);
-  batch.labels = slot.labels.slice(0, 0, batch.rows);
+  Shape shape = impl_->batch_shape;
+  shape[0] = batch.rows;
+  batch.features = impl_->hand_out(slot.features, shape, impl_->options.dtype);
+  batch.labels = impl_->hand_out(slot.labels, Shape{batch.rows}, DType::int64);
+  if (impl_->context.device().kind != DeviceKind::cpu) {
+    impl_->copied = impl_->context.compute_stream().record();
+  }
   return batch;
 }
 

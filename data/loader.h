@@ -52,9 +52,9 @@ struct Batch {
 };
 
 // Making a loader is collective over the workers of the host, and so is seek(); every rank then
-// calls next() for the same steps. All of it on one thread, that of `context`, which must be a CPU
-// context. Context and storage must outlive the loader. The destructor never waits for another
-// worker.
+// calls next() for the same steps. All of it on one thread, that of `context`. On a GPU the
+// compute stream copies each batch from page-locked memory. Context and storage must outlive the
+// loader. The destructor never waits for another worker.
 //
 // Errors: DataError (the file; no samples; no steps; a damaged chunk; a label out of range),
 // ConfigError (a memory limit too small for two blocks), RankError (another worker did not read its

@@ -15,6 +15,7 @@
 #include "data/hdf5.h"
 #include "data/hdf5_attributes.h"
 #include "framework/base/hash.h"
+#include "train/parallel/host_view.h"
 
 namespace lockstep::train {
 namespace {
@@ -66,9 +67,7 @@ std::string digest_of(std::vector<Entry> entries) {
             [](const Entry& a, const Entry& b) { return a.path < b.path; });
   std::string lines;
   for (const auto& [path, tensor] : entries)
-    lines +=
-        fmt::format("{} {}\n", path,
-                    base::digest({static_cast<const std::byte*>(tensor.data()), tensor.bytes()}));
+    lines += fmt::format("{} {}\n", path, base::digest(HostView(tensor).bytes()));
   return base::digest(std::as_bytes(std::span(lines)));
 }
 
@@ -111,7 +110,8 @@ void write_entry(hid_t file, const Entry& entry) {
   Handle dataset(H5Dcreate2(file, entry.path.c_str(), type, space.get(), create.get(), H5P_DEFAULT,
                             H5P_DEFAULT),
                  H5Dclose, "cannot create " + entry.path);
-  hdf5::check(H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, entry.tensor.data()),
+  const HostView view(entry.tensor);
+  hdf5::check(H5Dwrite(dataset.get(), type, H5S_ALL, H5S_ALL, H5P_DEFAULT, view.bytes().data()),
               "cannot write " + entry.path);
   dataset.close("cannot write " + entry.path);
 }
@@ -250,8 +250,12 @@ void read_entry(hid_t file, const Entry& entry) {
     throw DataError(fmt::format("{}: found elements of type {}, this run's are {}", entry.path,
                                 hdf5::describe_type(type.get()),
                                 base::name_of(entry.tensor.dtype())));
-  hdf5::check(H5Dread(dataset.get(), wanted, H5S_ALL, H5S_ALL, H5P_DEFAULT, entry.tensor.data()),
+  const bool on_host = entry.tensor.device().kind == DeviceKind::cpu;
+  std::vector<std::byte> staging(on_host ? 0 : entry.tensor.bytes());
+  hdf5::check(H5Dread(dataset.get(), wanted, H5S_ALL, H5S_ALL, H5P_DEFAULT,
+                      on_host ? entry.tensor.data() : staging.data()),
               "cannot read " + entry.path);
+  if (!on_host) entry.tensor.context().upload(entry.tensor.data(), staging.data(), staging.size());
 }
 
 // What the run would leave unread is as wrong as what is missing: the models differ. `below`: what

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <span>
+
+#include "train/parallel/host_values.h"
+#include "train/parallel/host_view.h"
 
 namespace lockstep::train {
 namespace {
@@ -11,7 +13,8 @@ namespace {
 // The place of the first feature that is not finite.
 template <class T>
 Culprit find_feature(const data::Batch& batch) {
-  const auto features = batch.features.elements<T>();
+  const HostView view(batch.features);
+  const auto features = view.values<T>();
   for (std::size_t i = 0; i < features.size(); ++i) {
     if (std::isfinite(features[i])) continue;
     const std::size_t width = features.size() / static_cast<std::size_t>(batch.rows);
@@ -25,7 +28,8 @@ Culprit find_feature(const data::Batch& batch) {
 std::vector<Culprit> find_culprits(comm::Communicator& communicator, Stream& stream, bool at_fault,
                                    const data::Batch& batch) {
   constexpr std::size_t fields = 3;
-  std::vector<std::int64_t> all(fields * static_cast<std::size_t>(communicator.size()));
+  Context& context = batch.features.context();
+  HostValues<std::int64_t> all(context, fields * static_cast<std::size_t>(communicator.size()));
   if (at_fault) {
     const Culprit self = batch.rows == 0                            ? Culprit{}
                          : batch.features.dtype() == DType::float64 ? find_feature<double>(batch)
@@ -35,7 +39,7 @@ std::vector<Culprit> find_culprits(comm::Communicator& communicator, Stream& str
     mine[1] = self.sample;
     mine[2] = self.element;
   }
-  communicator.all_gather(comm::range_of(std::span(all)), stream).wait();
+  communicator.all_gather(all.range(), stream).wait();
   std::vector<Culprit> culprits;
   for (int rank = 0; rank < communicator.size(); ++rank) {
     const std::int64_t* const his = &all[fields * static_cast<std::size_t>(rank)];

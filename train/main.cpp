@@ -1,56 +1,5 @@
-// The `train` program.
-#include <cstdio>
-#include <exception>
-#include <string>
-
-#include "train/checkpoint.h"
-#include "train/command/command_line.h"
-#include "train/command/train_command.h"
-#include "train/config/load.h"
-#include "train/config/locate.h"
-#include "train/config/print.h"
-#include "train/exit_code.h"
-
-namespace {
-
-using namespace lockstep::train;
-
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-}
-
-// One for each request.
-struct Command {
-  int operator()(const TrainRequest& request) const { return train(request); }
-  int operator()(const CompareOptions& request) const { return compare(request); }
-  int operator()(const PlanRequest& request) const { return print_plan(request); }
-  int operator()(const CheckConfigRequest& request) const {
-    const Config config = load_config(locate_config(request.config), request.overrides);
-    print(to_yaml(config, Comments::with));
-    return exit_done;
-  }
-  int operator()(const ReferenceRequest&) const {
-    print(configuration_reference());
-    return exit_done;
-  }
-  int operator()(const InspectRequest& request) const {
-    inspect_checkpoint(request.checkpoint);
-    return exit_done;
-  }
-  int operator()(const PrintRequest& request) const {
-    print(request.text);
-    return exit_done;
-  }
-};
-
-}  // namespace
+#include "train/command/program.h"
 
 int main(int argc, char** argv) {
-  if (const auto code = run_if_worker(argc, argv, train_rank)) return *code;
-  try {
-    return std::visit(Command(), parse_command_line(argc, argv));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());
-    return exit_code_of(error);
-  }
+  return lockstep::train::run_program(argc, argv);
 }

@@ -39,10 +39,17 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const Config::Optimizer& config
                           shard);
 }
 
-ReplicaOptions replica_options(const Config& config, const FaultHook& faults, int rank) {
+// Of GPUs the model does not count: what they compute alike on every rank, the updates, has the
+// same bits on all of them.
+std::string name_of_kernels(const Context& context) {
+  return context.device().kind == DeviceKind::cpu ? kernels::cpu_kernels_description() : "CUDA";
+}
+
+ReplicaOptions replica_options(const Config& config, const Context& context,
+                               const FaultHook& faults, int rank) {
   ReplicaOptions options;
   options.identity = fmt::format("program version: {}\nkernels: {}\n{}", program_version(),
-                                 kernels::cpu_kernels_description(), to_lines(config));
+                                 name_of_kernels(context), to_lines(config));
   if (const auto mib = config.data_parallel.bucket_mib)
     options.buckets.bucket_bytes = bytes_of_mib(*mib);
   else
@@ -162,7 +169,7 @@ std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
       [&config](nn::ParameterArena& arena, const optim::Shard& shard) {
         return make_optimizer(config.optimizer, arena, shard);
       },
-      replica_options(config, faults, communicator.rank()));
+      replica_options(config, context, faults, communicator.rank()));
 }
 
 }  // namespace lockstep::train

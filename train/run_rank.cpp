@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "comm/backend.h"
 #include "framework/base/log.h"
 #include "framework/base/units.h"
 #include "framework/device/cpu/cpu_context.h"
+#include "framework/device/cuda/cuda_context.h"
+#include "framework/device/thread_pool.h"
 #include "framework/kernels/kernels.h"
 #include "train/fault.h"
 #include "train/launch/launch.h"
@@ -23,14 +27,31 @@ Log make_log(const Config& config, const RunOptions& options, int rank) {
              /*console=*/rank == 0);
 }
 
+// Ranks take the GPUs in turn; there are more ranks than GPUs only where that was asked for.
+std::unique_ptr<Context> make_context(const Config& config, const Worker& worker) {
+  if (config.compute.device != "cuda")
+    return device::make_cpu_context(threads_of_worker(config.compute, worker.world_size()));
+  const int gpus = std::max(device::cuda_devices().count, 1);
+  return device::make_cuda_context(worker.rank() % gpus, worker.rank());
+}
+
+std::string describe_kernels(const Context& context) {
+  const Device device = context.device();
+  if (device.kind == DeviceKind::cpu) return kernels::cpu_kernels_description();
+  const auto gpu = device::describe_cuda_device(device.index);
+  return fmt::format("CUDA {}.{} on {}, {}", gpu.compute_major, gpu.compute_minor,
+                     to_string(device), gpu.name);
+}
+
 void log_arrival(const Config& config, const RunOptions& options,
-                 const comm::Communicator& communicator, int threads, const Log& log) {
+                 const comm::Communicator& communicator, Context& context, const Log& log) {
+  const int threads = context.threads().size();
   log.info("all {} ranks are there after {}, {} thread{} each", communicator.size(),
            base::format_duration(
                std::chrono::duration<double>(device::Clock::now() - options.started).count()),
            threads, threads == 1 ? "" : "s");
   log.info("backend {}, algorithm {}; kernels {}", communicator.backend(), config.comm.algorithm,
-           kernels::cpu_kernels_description());
+           describe_kernels(context));
 }
 
 // The launcher tells the user; a rank notes in its own log why it stopped.
@@ -50,9 +71,8 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
   const FaultHook faults = FaultHook::from_environment();
   const Log log = make_log(config, options, worker.rank());
   faults.hit(worker.rank(), 0, FaultPlace::start);
-  const int threads = threads_of_worker(config.compute, worker.world_size());
   if (config.compute.pin == "on") take_place(config.compute, worker.rank(), worker.world_size());
-  const auto context = device::make_cpu_context(threads);
+  const auto context = make_context(config, worker);
   const auto start_timeout = milliseconds(config.comm.start_timeout);
   HostStorage storage(worker.join("data", start_timeout), milliseconds(config.comm.timeout));
   comm::CommunicatorOptions collective_options = communicator_options(config);
@@ -70,7 +90,7 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
                  .start_timeout = start_timeout,
                  .host = imitated_host(config, worker.rank())},
                 collective_options);
-  log_arrival(config, options, *communicator, threads, log);
+  log_arrival(config, options, *communicator, *context, log);
   const auto end_waits = [&](int rank, const std::string& cause) {
     communicator->abort(rank, cause);
     storage.group().abort(rank, cause);

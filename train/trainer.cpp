@@ -153,8 +153,8 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
           config, context, communicator,
           {training_data_.feature_shape(), training_data_.classes(), config.train.dtype}, faults)),
       consistency_(context, communicator, replicated_tensors(*replica_)),
-      exchange_(communicator),
-      epoch_times_(communicator) {
+      exchange_(context, communicator),
+      epoch_times_(context, communicator) {
   if (communicator.rank() == 0) {
     metrics_.emplace(MetricsOptions{options.run_folder + "/metrics.jsonl", config.train.epochs,
                                     total_steps_, config.train.log_every, config.data.wait_warning},
@@ -382,7 +382,7 @@ void Trainer::write_trace_when_done(bool at_end) {
   if (!timeline.tracing() || (steps_done_ < steps.last && !at_end)) return;
   timeline.end_trace();
   const auto by_rank = gather_texts(
-      communicator_,
+      context_, communicator_,
       trace_events(timeline, communicator_.rank(), replica_->averager().plan(), options_.started),
       replica_->communication_stream());
   if (communicator_.rank() != 0) return;

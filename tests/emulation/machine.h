@@ -61,6 +61,9 @@ class Machine {
   std::string describe_address(const void* pointer) const { return memory_.describe(pointer); }
   // Whether the calling thread is the one that runs kernels.
   static bool on_device_thread() { return Scheduler::on_device_thread(); }
+  // The devices on which each host thread, by number, made calls that need a context there; without
+  // those that free something, which has one.
+  const std::map<int, std::set<int>>& contexts() const { return contexts_; }
   // Allocations, streams, events and graphs that were not freed; empty for none.
   std::string leaks() const;
 
@@ -73,6 +76,7 @@ class Machine {
   // Enqueues, or adds to the graph where the stream is being captured.
   void enqueue(Stream& stream, std::shared_ptr<const Work> work);
 
+  void note_context(int device) { contexts_[Scheduler::thread_number()].insert(device); }
   std::set<const Event*>& events() { return events_; }
   int& graphs() { return graphs_; }  // and executable ones
   std::map<const void*, std::size_t>& dynamic_shared_limits() { return dynamic_shared_limits_; }
@@ -85,6 +89,7 @@ class Machine {
   Devices devices_;
   Scheduler scheduler_;
   bool taken_ = false;
+  std::map<int, std::set<int>> contexts_;
   std::set<const Event*> events_;
   int graphs_ = 0;
   std::map<const void*, std::size_t> dynamic_shared_limits_;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t granule = 256;  // what cudaMalloc aligns to
 constexpr std::size_t red_zone = 256;
+constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 std::size_t padded(std::size_t bytes) {
   return (bytes + granule - 1) / granule * granule;
@@ -30,17 +31,29 @@ void set_red_zones(const Allocation& allocation) {
   fill_red_zone(allocation.begin + allocation.bytes, tail_bytes(allocation));
 }
 
+// Opening and closing memory costs time for each of its pages, so they had better be large ones,
+// where the system has any.
+std::byte* map_memory(std::size_t bytes) {
+  const std::size_t mapped = bytes + huge_page;
+  void* const memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  auto* const first = static_cast<std::byte*>(memory);
+  const std::size_t before = -reinterpret_cast<std::uintptr_t>(memory) % huge_page;
+  if (before > 0) munmap(first, before);
+  munmap(first + before + bytes, mapped - before - bytes);
+  madvise(first + before, bytes, MADV_HUGEPAGE);
+  return first + before;
+}
+
 }  // namespace
 
 MemoryMap::MemoryMap(int devices, std::size_t device_bytes)
     : device_bytes_(device_bytes),
       // Room for red zones and fragments beyond what may be in use.
-      arena_bytes_(2 * device_bytes + (std::size_t{64} << 20)) {
+      arena_bytes_((2 * device_bytes + (std::size_t{64} << 20)) / huge_page * huge_page) {
   for (int i = 0; i <= devices; ++i) {
-    void* const memory = mmap(nullptr, arena_bytes_, PROT_READ | PROT_WRITE,
-                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
-    arenas_.push_back({static_cast<std::byte*>(memory), 0, 0});
+    arenas_.push_back({map_memory(arena_bytes_), 0, 0});
   }
   for (int i = 0; i < devices; ++i) {
     all_ |= std::uint64_t{1} << i;

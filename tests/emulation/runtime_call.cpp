@@ -148,6 +148,11 @@ cudaError_t RuntimeCall::wait_for_device(int device, const char* call) const {
   return usable();
 }
 
+int RuntimeCall::context() const {
+  machine_.note_context(this_threads_device);
+  return this_threads_device;
+}
+
 cudaError_t RuntimeCall::end_capture(Capture& capture, cudaError_t status) const {
   capture.invalid = true;
   return fail(status);

@@ -39,6 +39,8 @@ class RuntimeCall {
   // `call` is for reports.
   cudaError_t wait_for(Stream& stream, const char* call) const;
   cudaError_t wait_for_device(int device, const char* call) const;
+  // The calling thread's device, where the call makes a context if there is none yet.
+  int context() const;
 
   // What CUDA answers in the middle of captures; cudaSuccess otherwise. An answer that is an error
   // ends the capture that it is about, which EndCapture then says.

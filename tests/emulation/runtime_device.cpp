@@ -142,11 +142,11 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
 
 cudaError_t cudaDeviceSynchronize() {
   const RuntimeCall call;
-  if (const cudaError_t status = call.may_wait_for_device(current_device());
-      status != cudaSuccess) {
+  const int device = call.context();
+  if (const cudaError_t status = call.may_wait_for_device(device); status != cudaSuccess) {
     return status;
   }
-  return call.wait_for_device(current_device(), "cudaDeviceSynchronize");
+  return call.wait_for_device(device, "cudaDeviceSynchronize");
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
@@ -160,14 +160,14 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   const RuntimeCall call;
   if (!is_device(call, peer) || peer == current_device()) return call.fail(cudaErrorInvalidDevice);
   if (!call->options().peer_access) return call.fail(cudaErrorPeerAccessUnsupported);
-  const bool added = call->memory().set_peer_access(current_device(), peer, true);
+  const bool added = call->memory().set_peer_access(call.context(), peer, true);
   return added ? cudaSuccess : call.fail(cudaErrorPeerAccessAlreadyEnabled);
 }
 
 cudaError_t cudaDeviceDisablePeerAccess(int peer) {
   const RuntimeCall call;
   if (!is_device(call, peer) || peer == current_device()) return call.fail(cudaErrorInvalidDevice);
-  const bool removed = call->memory().set_peer_access(current_device(), peer, false);
+  const bool removed = call->memory().set_peer_access(call.context(), peer, false);
   return removed ? cudaSuccess : call.fail(cudaErrorPeerAccessNotEnabled);
 }
 
@@ -180,7 +180,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
   if ((flags & cudaStreamNonBlocking) == 0) {
     return call.misuse("cudaStreamCreateWithPriority without cudaStreamNonBlocking");
   }
-  *stream = static_cast<cudaStream_t>(&call->devices().add_stream(current_device(), priority));
+  *stream = static_cast<cudaStream_t>(&call->devices().add_stream(call.context(), priority));
   return cudaSuccess;
 }
 
@@ -238,7 +238,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   const RuntimeCall call(false);
   if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
   *event = new CUevent_st;
-  (*event)->device = current_device();
+  (*event)->device = call.context();
   (*event)->timing = (flags & cudaEventDisableTiming) == 0;
   call->events().insert(*event);
   return cudaSuccess;

@@ -30,13 +30,13 @@ std::size_t dynamic_shared_limit(const RuntimeCall& call, const void* kernel) {
 
 // Loading code may wait for the device, but need not.
 void load(const RuntimeCall& call, const void* kernel) {
-  if (!call->loaded_kernels().emplace(current_device(), kernel).second) return;
+  if (!call->loaded_kernels().emplace(call.context(), kernel).second) return;
   if (!call->options().lazy_loading) return;
   const char* const loading = std::getenv("CUDA_MODULE_LOADING");
   if (loading != nullptr && std::strcmp(loading, "EAGER") == 0) return;
   if (!call->devices().random().once_in(2)) return;
   const std::string what = "the first launch of " + name_of_function(kernel);
-  call.wait_for_device(current_device(), what.c_str());
+  call.wait_for_device(call.context(), what.c_str());
 }
 
 bool fits(const cudaLaunchConfig_t& config, const DeviceLimits& limits) {

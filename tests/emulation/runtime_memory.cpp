@@ -80,11 +80,12 @@ bool is_valid(const RuntimeCall& call, const void* pointer, std::size_t bytes, c
   return false;
 }
 
-cudaError_t allocate(void** pointer, std::size_t bytes, int device) {
+cudaError_t allocate(void** pointer, std::size_t bytes, bool of_host) {
   const RuntimeCall call;
   if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
   if (const cudaError_t status = call.outside_capture(); status != cudaSuccess) return status;
-  *pointer = bytes == 0 ? nullptr : call->memory().allocate(device, bytes);
+  const int device = call.context();
+  *pointer = bytes == 0 ? nullptr : call->memory().allocate(of_host ? on_host : device, bytes);
   return *pointer != nullptr || bytes == 0 ? cudaSuccess : call.fail(cudaErrorMemoryAllocation);
 }
 
@@ -109,7 +110,7 @@ cudaError_t free_memory(void* pointer, bool of_host, const char* name) {
 }  // namespace
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
-  return allocate(pointer, bytes, current_device());
+  return allocate(pointer, bytes, /*of_host=*/false);
 }
 
 cudaError_t cudaFree(void* pointer) {
@@ -117,7 +118,7 @@ cudaError_t cudaFree(void* pointer) {
 }
 
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
-  return allocate(pointer, bytes, on_host);
+  return allocate(pointer, bytes, /*of_host=*/true);
 }
 
 cudaError_t cudaFreeHost(void* pointer) {
@@ -127,7 +128,7 @@ cudaError_t cudaFreeHost(void* pointer) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   const RuntimeCall call(false);
   *total = call->memory().bytes_per_device();
-  *free = *total - call->memory().bytes_in_use(current_device());
+  *free = *total - call->memory().bytes_in_use(call.context());
   return cudaSuccess;
 }
 
@@ -210,11 +211,11 @@ cudaError_t cudaIpcOpenMemHandle(void** pointer, cudaIpcMemHandle_t handle, unsi
   if (allocation == nullptr || allocation->begin != fake.begin) {
     return call.fail(cudaErrorInvalidResourceHandle);
   }
-  if (allocation->device != current_device()) {
+  if (const int device = call.context(); allocation->device != device) {
     if (flags != cudaIpcMemLazyEnablePeerAccess || !call->options().peer_access) {
       return call.fail(cudaErrorPeerAccessUnsupported);
     }
-    call->memory().set_peer_access(current_device(), allocation->device, true);
+    call->memory().set_peer_access(device, allocation->device, true);
   }
   ++allocation->imports;
   *pointer = allocation->begin;

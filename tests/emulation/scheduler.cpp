@@ -134,6 +134,10 @@ bool Scheduler::runs_own_code() {
   return this_thread != nullptr && this_thread->depth == 0;
 }
 
+int Scheduler::thread_number() {
+  return this_thread != nullptr ? this_thread->number : 0;
+}
+
 bool Scheduler::on_device_thread() {
   return this_thread_runs_devices;
 }

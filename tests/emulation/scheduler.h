@@ -92,6 +92,8 @@ class Scheduler {
   // Whether the calling thread takes part and runs code of its own, not the emulation's.
   static bool runs_own_code();
   static bool on_device_thread();
+  // Of the calling thread, in order of appearance, 1 being that of the machine.
+  static int thread_number();
   static bool has_ended(const Participant* thread);
 
   // Virtual nanoseconds; a look costs some.

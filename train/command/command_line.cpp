@@ -99,14 +99,12 @@ class Parser {
               fmt::format("{}; the same as --set {}=...", shorthands[i].doc, shorthands[i].key))
           ->type_name("VALUE");
     }
-    app_.add_option("--launcher", launcher_, "processes, or threads of one process")
-        ->type_name("KIND");
+    add_launch_options(app_);
     resume_option_ = app_.add_option("--resume", resume_,
                                      "Go on from a checkpoint or from the newest one of a run's "
                                      "folder; without PATH from the newest of this configuration")
                          ->expected(0, 1)
                          ->type_name("[PATH]");
-    app_.add_flag("--oversubscribe", request_.oversubscribe, "Allow several workers on one GPU");
 
     check_ =
         app_.add_subcommand("check-config", "Check a configuration and print the effective one");
@@ -145,8 +143,7 @@ class Parser {
     evaluate_->add_option("CHECKPOINT", checkpoint_, "The file, or the folder of a run")
         ->required();
     evaluate_->add_option("--gpus", workers_, "Number of replicas")->type_name("N");
-    evaluate_->add_option("--launcher", launcher_, "processes, or threads of one process")
-        ->type_name("KIND");
+    add_launch_options(*evaluate_);
     evaluate_->add_option("--set", sets_, "Override a key of the configuration in the checkpoint")
         ->type_name("KEY=VALUE")
         ->take_all();
@@ -192,6 +189,13 @@ class Parser {
         ->type_name("KEY=VALUE")
         ->expected(1)
         ->take_all();
+  }
+
+  void add_launch_options(CLI::App& app) {
+    app.add_option("--launcher", launcher_,
+                   "processes, or threads of one process, which workers that share a GPU must be")
+        ->type_name("KIND");
+    app.add_flag("--oversubscribe", request_.oversubscribe, "Allow several workers on one GPU");
   }
 
   void refuse_extras() const {
@@ -246,11 +250,14 @@ class Parser {
     request_.overrides = overrides();
     request_.workers = parse_workers(workers_);
     request_.workers_given = workers_option_->count() > 0;
-    if (launcher_ != "processes" && launcher_ != "threads") {
+    if (launcher_ == "processes") {
+      request_.kind = LaunchKind::processes;
+    } else if (launcher_ == "threads") {
+      request_.kind = LaunchKind::threads;
+    } else if (launcher_) {
       throw ConfigError(
-          fmt::format("--launcher: found {}, expected processes or threads", launcher_));
+          fmt::format("--launcher: found {}, expected processes or threads", *launcher_));
     }
-    request_.kind = launcher_ == "threads" ? LaunchKind::threads : LaunchKind::processes;
     return request_;
   }
 
@@ -279,7 +286,7 @@ class Parser {
   std::string steps_ = "60";
   std::string rounds_ = "3";
   std::string workers_ = "1";
-  std::string launcher_ = "processes";
+  std::optional<std::string> launcher_;
   std::string resume_;
   std::vector<std::string> sets_;
   std::array<std::optional<std::string>, shorthands.size()> values_;

@@ -17,8 +17,8 @@ struct TrainRequest {
   std::string config;  // as given
   std::vector<Override> overrides;
   int workers = 1;
-  bool workers_given = false;  // by --gpus
-  LaunchKind kind = LaunchKind::processes;
+  bool workers_given = false;      // by --gpus
+  std::optional<LaunchKind> kind;  // by --launcher
   bool oversubscribe = false;
   std::optional<std::string> resume;  // empty: the newest checkpoint
   // Instead of training: a checkpoint to evaluate, which holds its own configuration.

@@ -9,12 +9,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
 #include <string_view>
 
 #include "framework/base/error.h"
+#include "framework/base/units.h"
+#include "framework/device/cuda/cuda_context.h"
 
 namespace lockstep::train {
 namespace {
@@ -56,19 +59,48 @@ std::string address_of(const std::string& interface) {
   return version_4.empty() ? version_6 : version_4;
 }
 
+// "cuda:0 NVIDIA H100 with 79.2 GiB".
+std::string describe_gpu(int index) {
+  const auto gpu = device::describe_cuda_device(index);
+  return fmt::format("cuda:{} {} with {}", index, gpu.name, base::format_bytes(gpu.memory_bytes));
+}
+
+StartupError too_few_gpus(int gpus, int workers) {
+  std::vector<std::string> found;
+  for (int index = 0; index < gpus; ++index) found.push_back(describe_gpu(index));
+  const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  return StartupError(fmt::format(
+      "asked for {} GPUs, found {}{}: {}; --oversubscribe lets several workers share one, "
+      "--device cpu trains with CPU workers",
+      workers, gpus,
+      visible ? fmt::format(" that CUDA_VISIBLE_DEVICES={} leaves visible", visible) : "",
+      fmt::join(found, ", ")));
+}
+
+DeviceChoice choose_gpus(int gpus, int workers, bool oversubscribe) {
+  if (workers > gpus && !oversubscribe) throw too_few_gpus(gpus, workers);
+  const int used = std::min(gpus, workers);
+  const std::string on =
+      fmt::format("{} GPU{}, the first is {}", used, used == 1 ? "" : "s", describe_gpu(0));
+  if (workers > gpus)
+    return {"cuda", fmt::format("training with {} workers on {}", workers, on), true};
+  return {"cuda", "training on " + on};
+}
+
 }  // namespace
 
 DeviceChoice choose_device(const std::string& asked, int workers, bool oversubscribe) {
-  const std::string plural = workers == 1 ? "" : "s";
-  if (asked == "cuda") {
-    throw StartupError(fmt::format(
-        "asked for {} GPU{}, found 0: this build drives no GPUs; --device cpu trains with CPU "
-        "workers{}",
-        workers, plural,
-        oversubscribe ? "" : ", and where there is a GPU --oversubscribe shares it"));
-  }
-  const std::string line = fmt::format("training with {} CPU worker{}", workers, plural);
-  return {"cpu", asked == "auto" ? "no GPU found: " + line : line};
+  const std::string workers_of_cpu =
+      fmt::format("training with {} CPU worker{}", workers, workers == 1 ? "" : "s");
+  if (asked == "cpu") return {"cpu", workers_of_cpu};
+  const device::CudaDevices gpus = device::cuda_devices();
+  if (gpus.count > 0) return choose_gpus(gpus.count, workers, oversubscribe);
+  if (asked == "auto")
+    return {"cpu", fmt::format("no GPU found ({}): {}", gpus.reason, workers_of_cpu)};
+  throw StartupError(
+      fmt::format("asked for {} GPU{}, found 0: {}; --device cpu trains with CPU workers{}",
+                  workers, workers == 1 ? "" : "s", gpus.reason,
+                  oversubscribe ? "" : ", and where there is a GPU --oversubscribe shares it"));
 }
 
 std::optional<Endpoint> choose_endpoint(const Config::Comm& comm) {

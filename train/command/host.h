@@ -14,9 +14,11 @@ namespace lockstep::train {
 struct DeviceChoice {
   std::string device;  // cuda or cpu
   std::string line;    // says so
+  bool shares_gpus = false;
 };
 
-// `asked`: compute.device. Throws StartupError when GPUs are asked for and missing.
+// `asked`: compute.device. Throws StartupError when there are GPUs, or they are asked for, but not
+// enough for all workers, unless `oversubscribe` lets several share one. Initialises no GPU.
 DeviceChoice choose_device(const std::string& asked, int workers, bool oversubscribe);
 
 // Where the store has to listen; nothing when a private socket does. Throws ConfigError listing the

@@ -45,9 +45,9 @@ Task task_of(const TrainRequest& request) {
     const std::string checkpoint = find_checkpoint(*request.evaluate, "", "");
     // What suited that run: its folder's name, its machine and number of workers.
     std::vector<Override> overrides = {
-        {"run.name", "null", "train evaluate"},
-        {"compute.pin", "auto", "train evaluate"},
-        {"comm.tuning", "null", "train evaluate"},
+        {"run.name", "null", "train evaluate"},       {"compute.device", "auto", "train evaluate"},
+        {"compute.pin", "auto", "train evaluate"},    {"comm.backend", "auto", "train evaluate"},
+        {"comm.algorithm", "auto", "train evaluate"}, {"comm.tuning", "null", "train evaluate"},
     };
     overrides.insert(overrides.end(), request.overrides.begin(), request.overrides.end());
     return {parse_config(summarize_checkpoint(checkpoint).config, checkpoint, overrides),
@@ -71,6 +71,16 @@ int count_workers(const TrainRequest& request,
   return mpi_place->size;
 }
 
+// Kernels of several processes take turns on a GPU, and those of collectives wait for each other.
+LaunchKind choose_launcher(const std::optional<LaunchKind>& asked, const DeviceChoice& device) {
+  if (!device.shares_gpus) return asked.value_or(LaunchKind::processes);
+  if (asked == LaunchKind::processes)
+    throw ConfigError(
+        "--launcher: found processes, expected threads for workers that share a GPU, where what "
+        "waits for each other has to run side by side");
+  return LaunchKind::threads;
+}
+
 comm::BackendChoice choose_backend(const Config& config, int workers, LaunchKind kind) {
   const int ranks_per_host = config.comm.ranks_per_host.value_or(workers);
   return comm::choose_backend(
@@ -89,6 +99,12 @@ std::string resolve_tuning(Config& config, int workers, LaunchKind kind,
                            const std::string& checkpoint) {
   Config::Comm& comm = config.comm;
   if (comm.backend != "ring" || comm.algorithm != "auto") return {};
+  if (config.compute.device == "cuda") {
+    if (comm.tuning || comm.tuning_file)
+      throw ConfigError(fmt::format("comm.{}: serves workers on CPUs, found workers on GPUs",
+                                    comm.tuning ? "tuning" : "tuning_file"));
+    return {};
+  }
   if (const std::string file =
           take_tuning_file(comm, kind == LaunchKind::threads ? "threads" : "processes", workers);
       !file.empty())
@@ -126,7 +142,8 @@ int train(const TrainRequest& request) {
   const int workers = count_workers(request, mpi_place);
   const DeviceChoice device = choose_device(config.compute.device, workers, request.oversubscribe);
   config.compute.device = device.device;
-  const comm::BackendChoice backend = choose_backend(config, workers, request.kind);
+  const LaunchKind kind = choose_launcher(request.kind, device);
+  const comm::BackendChoice backend = choose_backend(config, workers, kind);
   config.comm.backend = backend.name;
   if (mpi_place && mpi_place->rank > 0) return lend_mpi_seat(*mpi_place, config);
   const PlacementChoice placement = choose_placement(config.compute, workers);
@@ -134,7 +151,7 @@ int train(const TrainRequest& request) {
   const bool draw_seed = !config.seed;
   if (draw_seed) config.seed = std::random_device()();
 
-  const std::string tuning_line = resolve_tuning(config, workers, request.kind, checkpoint);
+  const std::string tuning_line = resolve_tuning(config, workers, kind, checkpoint);
   const std::string folder = make_run_folder(config, name);
   const Log log(base::log_level_from_name(config.run.log_level), "", folder + "/launcher.log");
   log_start(log, config, workers, device, backend, draw_seed);
@@ -143,7 +160,7 @@ int train(const TrainRequest& request) {
   log.info("files of this run: {}", folder);
   LaunchOptions options;
   options.workers = workers;
-  options.kind = request.kind;
+  options.kind = kind;
   options.settings = {
       {config_key, to_yaml(config)},
       {folder_key, folder},

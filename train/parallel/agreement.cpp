@@ -41,11 +41,12 @@ std::string describe_model(const nn::Module& model) {
   return lines;
 }
 
-void require_agreement(comm::Communicator& communicator, const std::string& text, Stream& stream) {
+void require_agreement(Context& context, comm::Communicator& communicator, const std::string& text,
+                       Stream& stream) {
   const std::array hash{static_cast<std::int64_t>(base::hash64(text))};
-  const Votes votes = count_votes(gather<std::int64_t>(communicator, hash, stream));
+  const Votes votes = count_votes(gather<std::int64_t>(context, communicator, hash, stream));
   if (votes.odd.empty()) return;
-  const auto texts = gather_texts(communicator, text, stream);
+  const auto texts = gather_texts(context, communicator, text, stream);
   const int odd = votes.odd.front();
   const std::string& theirs = texts[static_cast<std::size_t>(odd)];
   const std::string& ours = texts[static_cast<std::size_t>(votes.reference)];

@@ -14,6 +14,7 @@ std::string describe_model(const nn::Module& model);
 // Collective. Compares the hashes of every rank's `text`, lines of "name: value"; only when they
 // differ the texts themselves. Throws RankError on every rank, with the rank that differs from most
 // others and the first line in which it does, as both sides have it.
-void require_agreement(comm::Communicator& communicator, const std::string& text, Stream& stream);
+void require_agreement(Context& context, comm::Communicator& communicator, const std::string& text,
+                       Stream& stream);
 
 }  // namespace lockstep::train

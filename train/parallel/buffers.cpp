@@ -35,6 +35,7 @@ ModelBuffers::ModelBuffers(Context& context, comm::Communicator& communicator,
 }
 
 void ModelBuffers::broadcast(Stream& stream) {
+  if (!buffers_.empty()) stream.wait(buffers_.front().context().compute_stream().record());
   for (const Tensor& buffer : buffers_) communicator_.broadcast(range_of(buffer), 0, stream).wait();
 }
 

@@ -12,6 +12,8 @@
 #include "framework/device/thread_pool.h"
 #include "framework/kernels/kernels.h"
 #include "train/parallel/gather.h"
+#include "train/parallel/host_values.h"
+#include "train/parallel/host_view.h"
 #include "train/parallel/rank_votes.h"
 
 namespace lockstep::train {
@@ -19,10 +21,6 @@ namespace {
 
 // Large enough to hash at full speed, small enough to share among threads.
 constexpr std::size_t block_bytes = std::size_t{64} << 10;
-
-std::span<const std::byte> bytes_of(const Tensor& tensor) {
-  return {static_cast<const std::byte*>(tensor.data()), tensor.bytes()};
-}
 
 comm::Range range_of(const Tensor& tensor) {
   return {tensor.data(), tensor.count(), tensor.dtype()};
@@ -37,7 +35,8 @@ Difference difference(const Tensor& own, const Tensor& reference) {
   Difference found;
   base::visit_dtype(own.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const auto a = own.elements<T>(), b = reference.elements<T>();
+    const HostView own_view(own), reference_view(reference);
+    const auto a = own_view.values<T>(), b = reference_view.values<T>();
     for (std::size_t i = 0; i < a.size(); ++i) {
       if (std::memcmp(&a[i], &b[i], sizeof(T)) == 0) continue;
       ++found.elements;
@@ -87,7 +86,13 @@ ConsistencyCheck::ConsistencyCheck(Context& context, comm::Communicator& communi
     : context_(context), communicator_(communicator), tensors_(std::move(tensors)) {
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     seeds_.push_back(base::hash64(tensors_[t].name));
-    const auto bytes = bytes_of(tensors_[t].tensor);
+    const Tensor& tensor = tensors_[t].tensor;
+    void* data = tensor.data();
+    if (context_.device().kind != DeviceKind::cpu) {
+      copies_.emplace_back(context_.host_memory(), tensor.bytes());
+      data = copies_.back().data();
+    }
+    const std::span<const std::byte> bytes(static_cast<const std::byte*>(data), tensor.bytes());
     for (std::size_t begin = 0; begin < bytes.size(); begin += block_bytes)
       blocks_.push_back({t, begin / block_bytes,
                          bytes.subspan(begin, std::min(block_bytes, bytes.size() - begin))});
@@ -97,6 +102,12 @@ ConsistencyCheck::ConsistencyCheck(Context& context, comm::Communicator& communi
 }
 
 void ConsistencyCheck::compute_digests() {
+  for (std::size_t t = 0; t < copies_.size(); ++t) {
+    if (copies_[t].bytes() == 0) continue;
+    context_.copy(copies_[t].data(), tensors_[t].tensor.data(), copies_[t].bytes(),
+                  context_.compute_stream());
+  }
+  context_.compute_stream().synchronize();
   context_.threads().for_each(static_cast<std::int64_t>(blocks_.size()), [this](std::int64_t b) {
     const Block& block = blocks_[static_cast<std::size_t>(b)];
     hashes_[static_cast<std::size_t>(b)] =
@@ -125,13 +136,13 @@ std::string ConsistencyCheck::weights_digest() const {
 std::optional<Divergence> ConsistencyCheck::run(std::int64_t step, Stream& stream) {
   compute_digests();
   const std::array whole{static_cast<std::int64_t>(total())};
-  const Votes overall = count_votes(gather<std::int64_t>(communicator_, whole, stream));
+  const Votes overall = count_votes(gather<std::int64_t>(context_, communicator_, whole, stream));
   if (overall.odd.empty()) return std::nullopt;
 
   Divergence divergence;
   divergence.step = step;
   divergence.reference = overall.reference;
-  const auto all = gather<std::int64_t>(communicator_, digests_, stream);
+  const auto all = gather<std::int64_t>(context_, communicator_, digests_, stream);
   const auto ranks = static_cast<std::size_t>(communicator_.size());
   std::vector<std::int64_t> by_rank(ranks);
   std::optional<std::size_t> first;
@@ -157,15 +168,19 @@ void ConsistencyCheck::measure(Divergence& divergence, std::size_t tensor, Strea
   const Tensor reference = Tensor::empty(context_, own.shape(), own.dtype());
   if (communicator_.rank() == divergence.reference)
     kernels::kernels_for(context_).copy(own, reference);
+  stream.wait(context_.compute_stream().record());
   communicator_.broadcast(range_of(reference), divergence.reference, stream).wait();
   const Difference mine = difference(own, reference);
-  std::array worst{static_cast<double>(mine.elements), mine.largest};
-  communicator_.all_reduce(comm::range_of(std::span(worst)), comm::ReduceOp::max, stream).wait();
+  HostValues<double> worst(context_, 2);
+  worst[0] = static_cast<double>(mine.elements);
+  worst[1] = mine.largest;
+  communicator_.all_reduce(worst.range(), comm::ReduceOp::max, stream).wait();
   divergence.elements = static_cast<std::int64_t>(worst[0]);
   divergence.largest_difference = worst[1];
 }
 
 void ConsistencyCheck::take_values_of(int reference, Stream& stream) {
+  stream.wait(context_.compute_stream().record());
   for (const auto& replicated : tensors_)
     communicator_.broadcast(range_of(replicated.tensor), reference, stream).wait();
 }

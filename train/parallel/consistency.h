@@ -18,7 +18,7 @@
 
 namespace lockstep::train {
 
-// A tensor that must hold the same bits on every rank. Contiguous, on the CPU.
+// A tensor that must hold the same bits on every rank. Contiguous.
 struct ReplicatedTensor {
   std::string name;  // "parameter 'hidden.0.weight'", as messages say it
   Tensor tensor;
@@ -63,7 +63,7 @@ class ConsistencyCheck {
   struct Block {
     std::size_t tensor;
     std::uint64_t place;
-    std::span<const std::byte> bytes;
+    std::span<const std::byte> bytes;  // on the host
   };
 
   void compute_digests();
@@ -73,6 +73,7 @@ class ConsistencyCheck {
   Context& context_;
   comm::Communicator& communicator_;
   std::vector<ReplicatedTensor> tensors_;
+  std::vector<Buffer> copies_;        // by tensor; where a GPU's are hashed, otherwise none
   std::vector<std::uint64_t> seeds_;  // by tensor
   std::vector<Block> blocks_;
   std::vector<std::uint64_t> hashes_;  // by block

@@ -7,22 +7,24 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "train/parallel/host_values.h"
 
 namespace lockstep::train {
 
 // Collective: `values` of every rank, rank by rank; as many on each.
 template <class T>
-std::vector<T> gather(comm::Communicator& communicator, std::span<const T> values, Stream& stream) {
+std::vector<T> gather(Context& context, comm::Communicator& communicator, std::span<const T> values,
+                      Stream& stream) {
   const auto rank = static_cast<std::size_t>(communicator.rank());
-  std::vector<T> all(values.size() * static_cast<std::size_t>(communicator.size()));
+  const HostValues<T> all(context, values.size() * static_cast<std::size_t>(communicator.size()));
   std::copy(values.begin(), values.end(),
-            all.begin() + static_cast<std::ptrdiff_t>(rank * values.size()));
-  communicator.all_gather(comm::range_of(std::span(all)), stream).wait();
-  return all;
+            all.values().begin() + static_cast<std::ptrdiff_t>(rank * values.size()));
+  communicator.all_gather(all.range(), stream).wait();
+  return {all.values().begin(), all.values().end()};
 }
 
 // Collective: the text of every rank, of any length.
-std::vector<std::string> gather_texts(comm::Communicator& communicator, const std::string& text,
-                                      Stream& stream);
+std::vector<std::string> gather_texts(Context& context, comm::Communicator& communicator,
+                                      const std::string& text, Stream& stream);
 
 }  // namespace lockstep::train

@@ -12,7 +12,8 @@ GradientNorm::GradientNorm(const nn::ParameterArena& arena, const comm::BucketPl
       plan_(plan),
       communicator_(communicator),
       sharded_(sharded),
-      squares_(plan.buckets.size() * static_cast<std::size_t>(communicator.size())) {}
+      squares_(arena.segments().front().gradients.context(),
+               plan.buckets.size() * static_cast<std::size_t>(communicator.size())) {}
 
 void GradientNorm::add(std::size_t index) {
   const comm::Bucket& bucket = plan_.buckets[index];
@@ -29,9 +30,9 @@ void GradientNorm::add(std::size_t index) {
 }
 
 double GradientNorm::total(Stream& stream) {
-  if (sharded_) communicator_.all_gather(comm::range_of(std::span(squares_)), stream).wait();
+  if (sharded_) communicator_.all_gather(squares_.range(), stream).wait();
   double sum = 0;
-  for (const double squares : squares_) sum += squares;
+  for (const double squares : squares_.values()) sum += squares;
   return std::sqrt(sum);
 }
 

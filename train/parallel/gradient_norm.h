@@ -6,11 +6,10 @@
 // all of them are.
 #pragma once
 
-#include <vector>
-
 #include "comm/bucketing/bucket_plan.h"
 #include "comm/communicator.h"
 #include "framework/nn/parameter_arena.h"
+#include "train/parallel/host_values.h"
 
 namespace lockstep::train {
 
@@ -31,7 +30,7 @@ class GradientNorm {
   const comm::BucketPlan& plan_;
   comm::Communicator& communicator_;
   bool sharded_;
-  std::vector<double> squares_;  // by rank, then bucket
+  HostValues<double> squares_;  // by rank, then bucket
 };
 
 }  // namespace lockstep::train

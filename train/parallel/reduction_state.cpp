@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "framework/kernels/kernels.h"
 
 namespace lockstep::train {
@@ -28,8 +26,9 @@ Tensor gather(const comm::Range& own, comm::Communicator& communicator, Context&
               Stream& stream) {
   const auto ranks = static_cast<std::int64_t>(communicator.size());
   const Tensor all = Tensor::empty(context, Shape{ranks * own.count}, own.dtype);
-  const std::size_t begin = static_cast<std::size_t>(communicator.rank()) * own.bytes();
-  std::memcpy(static_cast<std::byte*>(all.data()) + begin, own.data, own.bytes());
+  const std::int64_t begin = communicator.rank() * own.count;
+  kernels::kernels_for(context).copy(view_of(own, context), all.slice(0, begin, begin + own.count));
+  stream.wait(context.compute_stream().record());
   communicator.all_gather({all.data(), all.count(), all.dtype()}, stream).wait();
   return all;
 }

@@ -66,7 +66,7 @@ std::shared_ptr<nn::Module> agreed(std::shared_ptr<nn::Module> model, Context& c
                                    comm::Communicator& communicator,
                                    const ReplicaOptions& options) {
   if (options.before_all_reduce) options.before_all_reduce(0);
-  require_agreement(communicator, options.identity + describe_model(*model),
+  require_agreement(context, communicator, options.identity + describe_model(*model),
                     context.compute_stream());
   return model;
 }
@@ -103,15 +103,17 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
       nonfinite_(Tensor::empty(context, {1}, DType::int32)) {
   for (const auto& segment : arena_.segments())
     reached_.emplace_back(segment.entries.size(), false);
-  require_agreement(communicator_, averager_.plan().list() + gradient_order(arena_),
+  require_agreement(context_, communicator_, averager_.plan().list() + gradient_order(arena_),
                     context_.compute_stream());
   take_parameters_of_rank_0();
   if (options_.shard_optimizer)
     gather_ = std::make_unique<ParameterGather>(arena_, averager_.plan(), communicator,
                                                 context.compute_stream(), *communication_stream_,
                                                 timeline_);
-  // What the dry run took, and the parameters' first places, will not be needed again.
-  context_.allocator().release_cached();
+  // What the dry run took, and the parameters' first places, will not be needed again. On a GPU,
+  // giving it back waits for all that runs there: for collectives of ranks that share it and are
+  // ahead too, which wait for this rank. There it goes when memory is short.
+  if (context_.device().kind == DeviceKind::cpu) context_.allocator().release_cached();
 }
 
 void Replica::take_parameters_of_rank_0() {

@@ -132,6 +132,7 @@ OptimizerState gather_state(const nn::ParameterArena& arena, const optim::Optimi
       std::int64_t& begin = at[bucket.segment];
       copy(own.slice(0, begin, begin + slice.count()), staging.slice(0, slice.begin, slice.end));
       begin += slice.count();
+      stream.wait(own.context().compute_stream().record());
       communicator.all_gather({staging.data(), staging.count(), staging.dtype()}, stream).wait();
       if (collects)
         copy(staging, whole[i].segments[bucket.segment].slice(0, bucket.begin, bucket.end));

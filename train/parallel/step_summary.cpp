@@ -1,5 +1,8 @@
 #include "train/parallel/step_summary.h"
 
+#include <algorithm>
+#include <array>
+
 namespace lockstep::train {
 
 StepSummary& StepSummary::operator+=(const StepSummary& other) {
@@ -13,9 +16,10 @@ StepSummary& StepSummary::operator+=(const StepSummary& other) {
 }
 
 void SummaryExchange::start(const StepSummary& local, Stream& stream) {
-  values_ = {local.loss_sum, local.targets, local.correct, local.stop_requests,
-             local.data_wait_seconds};
-  work_ = communicator_.all_reduce(comm::range_of(std::span(values_)), comm::ReduceOp::sum, stream);
+  const std::array values = {local.loss_sum, local.targets, local.correct, local.stop_requests,
+                             local.data_wait_seconds};
+  std::copy(values.begin(), values.end(), values_.values().begin());
+  work_ = communicator_.all_reduce(values_.range(), comm::ReduceOp::sum, stream);
 }
 
 StepSummary SummaryExchange::get() {

@@ -2,10 +2,10 @@
 // step, summed in double.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "comm/communicator.h"
+#include "train/parallel/host_values.h"
 
 namespace lockstep::train {
 
@@ -26,7 +26,8 @@ struct StepSummary {
 // One at a time; must not be destroyed while one is on its way.
 class SummaryExchange {
  public:
-  explicit SummaryExchange(comm::Communicator& communicator) : communicator_(communicator) {}
+  SummaryExchange(Context& context, comm::Communicator& communicator)
+      : communicator_(communicator), values_(context, 5) {}
 
   void start(const StepSummary& local, Stream& stream);
   StepSummary get();
@@ -38,7 +39,7 @@ class SummaryExchange {
 
  private:
   comm::Communicator& communicator_;
-  std::array<double, 5> values_{};
+  HostValues<double> values_;
   comm::Work work_;
 };
 

@@ -31,8 +31,10 @@ int EpochTimes::slowest() const {
   return static_cast<int>(found - ranks.begin());
 }
 
-EpochRecorder::EpochRecorder(comm::Communicator& communicator)
-    : communicator_(communicator), starts_(window * static_cast<std::size_t>(communicator.size())) {
+EpochRecorder::EpochRecorder(Context& context, comm::Communicator& communicator)
+    : context_(context),
+      communicator_(communicator),
+      starts_(context, window * static_cast<std::size_t>(communicator.size())) {
   times_.ranks.resize(static_cast<std::size_t>(communicator.size()));
 }
 
@@ -47,7 +49,7 @@ void EpochRecorder::add(const StepParts& parts, std::span<const comm::Work> work
 }
 
 void EpochRecorder::exchange(Stream& stream) {
-  communicator_.all_gather(comm::range_of(std::span(starts_)), stream).wait();
+  communicator_.all_gather(starts_.range(), stream).wait();
   const auto ranks = times_.ranks.size();
   for (std::size_t c = 0; c < count_; ++c) {
     std::size_t last = 0;
@@ -71,7 +73,7 @@ EpochTimes EpochRecorder::take(Stream& stream) {
   const StepParts& own = parts_;
   const std::array values{own.step,      own.compute,      own.exposed,      own.wake_up,
                           own.data_wait, own.summary_wait, own.communication};
-  const auto all = gather<double>(communicator_, values, stream);
+  const auto all = gather<double>(context_, communicator_, values, stream);
   EpochTimes times = times_;
   for (std::size_t r = 0; r < times.ranks.size(); ++r) {
     const double* const v = all.data() + r * values.size();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "train/parallel/host_values.h"
 #include "train/timeline/step_parts.h"
 
 namespace lockstep::train {
@@ -30,7 +31,7 @@ struct EpochTimes {
 
 class EpochRecorder {
  public:
-  explicit EpochRecorder(comm::Communicator& communicator);
+  EpochRecorder(Context& context, comm::Communicator& communicator);
 
   // The parts of a step and its finished collectives, as many on every rank. Collective now and
   // then, when many have come together; takes no memory.
@@ -41,12 +42,13 @@ class EpochRecorder {
  private:
   void exchange(Stream& stream);
 
+  Context& context_;
   comm::Communicator& communicator_;
   StepParts parts_;
   EpochTimes times_;
-  std::size_t count_ = 0;             // of starts that were not exchanged yet
-  std::vector<std::int64_t> starts_;  // nanoseconds; a window for each rank, of which this one's
-                                      // is filled
+  std::size_t count_ = 0;            // of starts that were not exchanged yet
+  HostValues<std::int64_t> starts_;  // nanoseconds; a window for each rank, of which this one's is
+                                     // filled
 };
 
 }  // namespace lockstep::train

@@ -150,10 +150,11 @@ void PeerMemory::open_access() {
     // A GPU that this process may not use can't be asked about: opening its memory will tell.
     const int peer = find_device(other.bus_id.data());
     if (peer < 0) continue;
-    if (device::can_reach_peer(place_.device, peer)) {
+    if (!device::can_reach_peer(place_.device, peer)) {
+      if (own.unreachable < 0) own.unreachable = rank;
+    } else if (shares_addresses(rank)) {
+      // It makes a context on the peer's GPU, which memory of another process can do without.
       device::enable_peer_access(place_, peer);
-    } else if (own.unreachable < 0) {
-      own.unreachable = rank;
     }
   }
 }

@@ -42,7 +42,9 @@ void* CudaHostMemory::allocate(std::size_t bytes) {
 }
 
 void CudaHostMemory::deallocate(void* pointer, std::size_t) noexcept {
-  if (pointer != nullptr) cudaFreeHost(pointer);
+  if (pointer == nullptr) return;
+  cudaSetDevice(place_.device);  // or a thread that has chosen none would make a context on cuda:0
+  cudaFreeHost(pointer);
 }
 
 }  // namespace lockstep::device

@@ -47,7 +47,7 @@ TEST(CommandLine, ReadsARequestToTrain) {
 TEST(CommandLine, HasDefaults) {
   const auto request = std::get<TrainRequest>(parse({"--config=mlp.yaml"}));
   EXPECT_EQ(request.workers, 1);
-  EXPECT_EQ(request.kind, LaunchKind::processes);
+  EXPECT_FALSE(request.kind);
   EXPECT_TRUE(request.overrides.empty());
 }
 

@@ -14,8 +14,9 @@ using ::testing::HasSubstr;
 TEST(Agreement, EqualTextsPass) {
   for (int size : {1, 4})
     run_ranks(size, [](Rank rank) {
-      require_agreement(rank.communicator, "a: 1\nb: 2\n", rank.context.compute_stream());
-      require_agreement(rank.communicator, "", rank.context.compute_stream());
+      require_agreement(rank.context, rank.communicator, "a: 1\nb: 2\n",
+                        rank.context.compute_stream());
+      require_agreement(rank.context, rank.communicator, "", rank.context.compute_stream());
     });
 }
 
@@ -23,7 +24,8 @@ TEST(Agreement, EqualTextsPass) {
 std::vector<std::string> messages(int size, int odd, const std::string& common,
                                   const std::string& other) {
   const auto errors = run_ranks_catching(size, [&](Rank rank) {
-    require_agreement(rank.communicator, rank.communicator.rank() == odd ? other : common,
+    require_agreement(rank.context, rank.communicator,
+                      rank.communicator.rank() == odd ? other : common,
                       rank.context.compute_stream());
   });
   std::vector<std::string> texts;

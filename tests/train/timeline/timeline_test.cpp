@@ -79,7 +79,7 @@ TEST(Timeline, PartsAreTrueIntersections) {
 TEST(EpochTimes, TellWhoWasWaitedFor) {
   for (const int steps : {3, 3000}) {  // more than are kept between two exchanges
     run_ranks(2, [&](Rank rank) {
-      EpochRecorder recorder(rank.communicator);
+      EpochRecorder recorder(rank.context, rank.communicator);
       const device::Clock::time_point zero;
       for (int step = 0; step < steps; ++step) {
         const auto start =
