@@ -49,7 +49,7 @@ class FiberPool {
  public:
   explicit FiberPool(std::size_t stack_bytes) : stack_bytes_(stack_bytes) {}
   std::unique_ptr<Fiber> take();
-  void give_back(std::unique_ptr<Fiber> fiber) { free_.push_back(std::move(fiber)); }
+  void give_back(std::unique_ptr<Fiber> fiber);
 
  private:
   std::size_t stack_bytes_;

@@ -94,19 +94,22 @@ TEST_F(CudaGraphTest, RunsWhenItIsLaunchedAndNotWhenItIsCaptured) {
 TEST_F(CudaGraphTest, HasTheOrderOfTheStreams) {
   float* const data = zeros<float>(threads);
   float* const sum = zeros<float>(threads);
+  float* const rest = zeros<float>(threads);
   const auto body = [&] {
+    launch(cuda_stream(compute()), {1, threads}, add_from, sum, rest);
     launch(cuda_stream(compute()), {1, threads}, add_slowly, data, 1.0f);
     other_->wait(compute().record());
     launch(cuda_stream(*other_), {1, threads}, add_slowly, data, 2.0f);
     compute().wait(other_->record());
     launch(cuda_stream(compute()), {1, threads}, add_from, sum, data);
-    launch(cuda_stream(*other_), {1, threads}, add_slowly, data, 4.0f);
+    launch(cuda_stream(*other_), {1, threads}, add_slowly, rest, 4.0f);
   };
   const auto graph = capture(body);
   graph->launch();
   graph->launch();
-  EXPECT_EQ(download(data, threads), filled(14));
-  EXPECT_EQ(download(sum, threads)[0], 3.0f + 10.0f);
+  EXPECT_EQ(download(data, threads), filled(6));
+  EXPECT_EQ(download(sum, threads), filled(3 + 6 + 4));
+  EXPECT_EQ(download(rest, threads), filled(8));
 }
 
 TEST_F(CudaGraphTest, WhatChangesLiesInMemory) {
