@@ -169,6 +169,10 @@ std::string list_for(DeviceKind device) {
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
+bool reach_each_other(const BackendWish& wish) {
+  return wish.device == DeviceKind::cpu || wish.workers == 1 || wish.gpus_have_peer_access;
+}
+
 void check_choice(const Backend& backend, const BackendWish& wish) {
   const std::string& name = backend.name;
   if (!contains(backend.algorithms, wish.algorithm))
@@ -184,6 +188,11 @@ void check_choice(const Backend& backend, const BackendWish& wish) {
     throw StartupError(fmt::format("backend {} does not serve ranks on {}; those that do: {}", name,
                                    wish.device == DeviceKind::cpu ? "the CPU" : "GPUs",
                                    list_for(wish.device)));
+  if (name == "ring" && !reach_each_other(wish))
+    throw StartupError(fmt::format(
+        "backend ring cannot work here: the GPUs cannot address each other's memory (which "
+        "`nvidia-smi topo -p2p r` shows); on this device there are: {}",
+        list_for(wish.device)));
 }
 
 }  // namespace
@@ -231,16 +240,27 @@ BackendChoice choose_automatically(const BackendWish& wish, std::span<const Back
     return {"ring", "auto: the workers are on the CPUs of one host and share its memory"};
   }
   if (wish.hosts > 1) return {"nccl", "auto: the GPUs " + several};
-  if (wish.workers > 1 && !wish.gpus_have_peer_access)
-    return {"nccl", "auto: the GPUs cannot address each other's memory"};
+  if (!reach_each_other(wish)) return {"nccl", "auto: the GPUs cannot address each other's memory"};
   if (serves("ring")) return {"ring", "auto: the GPUs of one host address each other's memory"};
   return {"nccl", "auto: the ring of this build does not serve GPUs"};
 }
 
 BackendChoice choose_backend(const BackendWish& wish) {
-  const BackendChoice choice = wish.backend == "auto" ? choose_automatically(wish, backends())
-                                                      : BackendChoice{wish.backend, "as asked for"};
-  check_choice(find_backend(choice.name), wish);
+  if (wish.backend != "auto") {
+    check_choice(find_backend(wish.backend), wish);
+    return {wish.backend, "as asked for"};
+  }
+  const BackendChoice choice = choose_automatically(wish, backends());
+  const auto why = [&](const Error& error) {
+    return fmt::format("{} ({} was chosen by {})", error.what(), choice.name, choice.reason);
+  };
+  try {
+    check_choice(find_backend(choice.name), wish);
+  } catch (const ConfigError& error) {
+    throw ConfigError(why(error));
+  } catch (const StartupError& error) {
+    throw StartupError(why(error));
+  }
   return choice;
 }
 

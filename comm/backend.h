@@ -68,7 +68,8 @@ struct BackendWish {
   bool ranks_are_threads = false;
   int workers = 1;
   int hosts = 1;  // that the workers are on
-  // Whether every worker's GPU can address the memory of every other's on its host.
+  // Whether every worker's GPU can address the memory of every other's on its host (see
+  // gpus_reach_each_other() of comm/ring/ring.h).
   bool gpus_have_peer_access = true;
 };
 

@@ -74,6 +74,15 @@ TEST(Backends, AutoLeavesGpusToNcclWhereTheRingDoesNotServeThem) {
   EXPECT_THAT(choice.reason, HasSubstr("does not serve GPUs"));
 }
 
+TEST(Backends, TheRingNeedsGpusThatReachEachOther) {
+  BackendWish wish{.backend = "ring", .device = DeviceKind::cuda, .workers = 2};
+  EXPECT_EQ(choose_backend(wish).name, "ring");
+  wish.gpus_have_peer_access = false;
+  EXPECT_THAT(error_of<StartupError>(wish), HasSubstr("cannot address each other's memory"));
+  wish.workers = 1;
+  EXPECT_EQ(choose_backend(wish).name, "ring");
+}
+
 TEST(Backends, AutoOfThisProgramIsTheRingOnTheCpu) {
   EXPECT_EQ(choose_backend({.workers = 3}).name, "ring");
 }

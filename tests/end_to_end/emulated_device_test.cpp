@@ -65,6 +65,35 @@ TEST(EmulatedDevices, AreTakenWithoutBeingAskedForWhereThereAreAny) {
   EXPECT_THAT(none.output, HasSubstr("no GPU found ("));
 }
 
+// Where GPUs cannot address each other's memory the ring is refused, and auto takes what goes
+// through the host, which programs on emulated GPUs do not have.
+TEST(EmulatedDevices, ThatReachNoOtherAreNotForTheRing) {
+  const Sandbox sandbox(few_rows);
+  const Environment apart{{"LOCKSTEP_EMULATION_APART", "1"}};
+  const auto ring = sandbox.run(on_gpus(sandbox, 2, one_step, {"--backend", "ring"}), apart);
+  EXPECT_EQ(ring.exit_code, 5) << ring.output;
+  EXPECT_THAT(ring.output, HasSubstr("backend ring cannot work here: the GPUs cannot address"));
+  const auto automatic = sandbox.run(on_gpus(sandbox, 2, one_step), apart);
+  EXPECT_EQ(automatic.exit_code, 2) << automatic.output;
+  EXPECT_THAT(automatic.output,
+              AllOf(HasSubstr("nccl is not in this build"),
+                    HasSubstr("nccl was chosen by auto: the GPUs cannot address each other's")));
+  const auto alone = sandbox.run(on_gpus(sandbox, 1, one_step), apart);
+  EXPECT_EQ(alone.exit_code, 0) << alone.output;
+  EXPECT_THAT(alone.output, HasSubstr("backend ring: auto"));
+}
+
+TEST(EmulatedDevices, AreNotForHooksThatComputeOnTheHost) {
+  const Sandbox sandbox(few_rows);
+  for (const std::string hook : {"top_k", "power_sgd"}) {
+    const auto end = sandbox.run(on_gpus(sandbox, 2, {"data_parallel.hook=" + hook}));
+    EXPECT_EQ(end.exit_code, 2) << end.output;
+    EXPECT_THAT(end.output, HasSubstr("found " + hook +
+                                      ", which computes on the host, expected one of none, bf16, "
+                                      "fp16 for workers on GPUs"));
+  }
+}
+
 // No thread of a rank makes a context on another's GPU, the launcher's none at all; after a resume
 // too.
 TEST(EmulatedDevices, EachAreTheWorldOfOneRank) {

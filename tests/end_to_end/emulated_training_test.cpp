@@ -62,6 +62,9 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"Dropout", 3, {"model.dropout=0.3", "train.label_smoothing=0.1"}, 3},
         Variant{"WithoutOverlap", 2, {"data_parallel.overlap=false", small_buckets}, 3},
         Variant{"WithoutPrefetch", 2, {"data.prefetch=0", "optimizer.per_bucket=off"}, 3},
+        // Rounding to 16 bits makes more of what differs.
+        Variant{"Bf16Hook", 2, {"data_parallel.hook=bf16", small_buckets}, 3, 1e-4},
+        Variant{"Fp16Hook", 3, {"data_parallel.hook=fp16", small_buckets}, 6, 1e-5},
         Variant{"TwoShot", 3, {"comm.algorithm=two_shot"}, 3},
         Variant{"Ring", 3, {"comm.algorithm=ring"}, 6},
         Variant{"Float64", 2, {"train.dtype=float64"}, 3, double_tolerance}),

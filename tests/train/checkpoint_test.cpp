@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "comm/ring/ring.h"
+#include "framework/device/cpu/cpu_context.h"
 #include "tests/train/parallel/toy_training.h"
 #include "train/checkpoint_folder.h"
 

@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string_view>
 
@@ -82,9 +83,12 @@ DeviceChoice choose_gpus(int gpus, int workers, bool oversubscribe) {
   const int used = std::min(gpus, workers);
   const std::string on =
       fmt::format("{} GPU{}, the first is {}", used, used == 1 ? "" : "s", describe_gpu(0));
-  if (workers > gpus)
-    return {"cuda", fmt::format("training with {} workers on {}", workers, on), true};
-  return {"cuda", "training on " + on};
+  DeviceChoice choice{"cuda", "training on " + on};
+  choice.gpus.resize(static_cast<std::size_t>(used));
+  std::iota(choice.gpus.begin(), choice.gpus.end(), 0);
+  choice.shares_gpus = workers > gpus;
+  if (choice.shares_gpus) choice.line = fmt::format("training with {} workers on {}", workers, on);
+  return choice;
 }
 
 }  // namespace

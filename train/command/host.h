@@ -12,8 +12,9 @@
 namespace lockstep::train {
 
 struct DeviceChoice {
-  std::string device;  // cuda or cpu
-  std::string line;    // says so
+  std::string device;          // cuda or cpu
+  std::string line;            // says so
+  std::vector<int> gpus = {};  // that the workers take, in turns
   bool shares_gpus = false;
 };
 

@@ -8,6 +8,7 @@
 
 #include "comm/backend.h"
 #include "comm/mpi/mpi.h"
+#include "comm/ring/ring.h"
 #include "framework/base/log.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
@@ -18,6 +19,7 @@
 #include "train/config/locate.h"
 #include "train/config/print.h"
 #include "train/fault.h"
+#include "train/parallel/hooks/hooks.h"
 #include "train/placement.h"
 #include "train/run_rank.h"
 #include "train/tuning_file.h"
@@ -71,6 +73,11 @@ int count_workers(const TrainRequest& request,
   return mpi_place->size;
 }
 
+// Of a configuration whose device has been chosen.
+DeviceKind device_kind(const Config& config) {
+  return config.compute.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
+}
+
 // Kernels of several processes take turns on a GPU, and those of collectives wait for each other.
 LaunchKind choose_launcher(const std::optional<LaunchKind>& asked, const DeviceChoice& device) {
   if (!device.shares_gpus) return asked.value_or(LaunchKind::processes);
@@ -81,15 +88,16 @@ LaunchKind choose_launcher(const std::optional<LaunchKind>& asked, const DeviceC
   return LaunchKind::threads;
 }
 
-comm::BackendChoice choose_backend(const Config& config, int workers, LaunchKind kind) {
+comm::BackendChoice choose_backend(const Config& config, int workers, LaunchKind kind,
+                                   const DeviceChoice& device) {
   const int ranks_per_host = config.comm.ranks_per_host.value_or(workers);
-  return comm::choose_backend(
-      {.backend = config.comm.backend,
-       .algorithm = config.comm.algorithm,
-       .device = config.compute.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu,
-       .ranks_are_threads = kind == LaunchKind::threads,
-       .workers = workers,
-       .hosts = 1 + (workers - 1) / ranks_per_host});
+  return comm::choose_backend({.backend = config.comm.backend,
+                               .algorithm = config.comm.algorithm,
+                               .device = device_kind(config),
+                               .ranks_are_threads = kind == LaunchKind::threads,
+                               .workers = workers,
+                               .hosts = 1 + (workers - 1) / ranks_per_host,
+                               .gpus_have_peer_access = comm::gpus_reach_each_other(device.gpus)});
 }
 
 // Sets comm.tuning: what the tuning file says for this run; where the configuration says nothing,
@@ -142,8 +150,9 @@ int train(const TrainRequest& request) {
   const int workers = count_workers(request, mpi_place);
   const DeviceChoice device = choose_device(config.compute.device, workers, request.oversubscribe);
   config.compute.device = device.device;
+  require_hook_serves(config.data_parallel.hook, device_kind(config));
   const LaunchKind kind = choose_launcher(request.kind, device);
-  const comm::BackendChoice backend = choose_backend(config, workers, kind);
+  const comm::BackendChoice backend = choose_backend(config, workers, kind, device);
   config.comm.backend = backend.name;
   if (mpi_place && mpi_place->rank > 0) return lend_mpi_seat(*mpi_place, config);
   const PlacementChoice placement = choose_placement(config.compute, workers);

@@ -8,6 +8,8 @@
 #include <mutex>
 #include <set>
 
+#include "comm/ring/ring.h"
+#include "framework/device/cpu/cpu_context.h"
 #include "tests/train/parallel/toy_training.h"
 #include "train/parallel/rank_votes.h"
 

@@ -9,8 +9,7 @@
 
 #include "comm/communicator.h"
 #include "comm/memory/group.h"
-#include "comm/ring/ring.h"
-#include "framework/device/cpu/cpu_context.h"
+#include "framework/device/context.h"
 
 namespace lockstep::train {
 
@@ -18,6 +17,12 @@ struct Rank {
   Context& context;
   comm::Communicator& communicator;
 };
+
+// What ranks are made of, of which each test program has one kind: CPUs (cpu_ranks.cpp) or GPUs
+// (cuda/gpu_ranks.cpp).
+std::unique_ptr<Context> make_rank_context(int rank);
+std::unique_ptr<comm::Communicator> make_rank_communicator(
+    Context& context, std::unique_ptr<comm::Group> group, const comm::CommunicatorOptions& options);
 
 // Returns what each rank threw. A rank that throws aborts the others.
 inline std::vector<std::exception_ptr> run_ranks_catching(
@@ -29,8 +34,8 @@ inline std::vector<std::exception_ptr> run_ranks_catching(
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       const auto r = static_cast<std::size_t>(rank);
-      const auto context = device::make_cpu_context(1);
-      const auto communicator = comm::make_ring_communicator(std::move(groups[r]), options);
+      const auto context = make_rank_context(rank);
+      const auto communicator = make_rank_communicator(*context, std::move(groups[r]), options);
       try {
         body({*context, *communicator});
       } catch (const std::exception& error) {

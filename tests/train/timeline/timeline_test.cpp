@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "framework/device/cpu/cpu_context.h"
 #include "tests/train/parallel/toy_training.h"
 #include "train/timeline/epoch_times.h"
 #include "train/timeline/trace_file.h"

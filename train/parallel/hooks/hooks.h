@@ -25,13 +25,18 @@ struct HookSpec {
   std::string name;
   std::string summary;  // for the configuration's reference
   ReductionFactory (*make)(const HookOptions& options);
+  bool serves_gpus = true;
 };
 
 // In the order of the reference; "none" first.
 const std::vector<HookSpec>& hooks();
 
-// Throws ConfigError listing the known names. The factory is empty for "none". Hooks other than
-// none compute on the host: the factory throws ConfigError for gradients that live on a GPU.
+// Throws ConfigError where gradients on such a device are not for the hook, listing those that are
+// for it; of an unknown name too.
+void require_hook_serves(std::string_view name, DeviceKind device);
+
+// Throws ConfigError listing the known names. The factory is empty for "none"; it requires that the
+// hook serves the device of the arena.
 ReductionFactory make_hook(std::string_view name, const HookOptions& options);
 
 }  // namespace lockstep::train

@@ -10,7 +10,7 @@ namespace lockstep::train {
 
 // |value| as a float, as an integer of the same order; NaN is above everything.
 template <class T>
-std::uint32_t magnitude_bits(T value) {
+constexpr std::uint32_t magnitude_bits(T value) {
   return std::bit_cast<std::uint32_t>(static_cast<float>(value)) & 0x7FFFFFFFu;
 }
 

@@ -34,8 +34,11 @@ class HookHarness {
   void step(const Values& values, std::int64_t number = 1, double loss_scale = 1,
             bool used = true) {
     auto& segment = arena_.segments()[0];
+    std::vector<double> gradients(static_cast<std::size_t>(segment.gradients.count()));
     for (const auto& entry : segment.entries)
-      for (std::int64_t i = entry.begin; i < entry.end; ++i) set(i, values(i - entry.begin));
+      for (std::int64_t i = entry.begin; i < entry.end; ++i)
+        gradients[static_cast<std::size_t>(i)] = values(i - entry.begin);
+    set(gradients);
     hook_->begin({.number = number, .loss_scale = loss_scale});
     std::vector<comm::Work> works;
     bytes = sent = 0;
@@ -58,22 +61,23 @@ class HookHarness {
   std::uint64_t bytes = 0, sent = 0;  // of the last step
 
  private:
-  void set(std::int64_t i, double value) {
+  void set(const std::vector<double>& values) {
     const Tensor& flat = arena_.segments()[0].gradients;
-    if (flat.dtype() == DType::float64)
-      flat.data<double>()[i] = value;
-    else
-      flat.data<float>()[i] = static_cast<float>(value);
+    if (flat.dtype() == DType::float64) {
+      rank_.context.upload(flat.data(), values.data(), flat.bytes());
+    } else {
+      const std::vector<float> floats(values.begin(), values.end());
+      rank_.context.upload(flat.data(), floats.data(), flat.bytes());
+    }
+    stream_->wait(rank_.context.compute_stream().record());
   }
   std::vector<double> values_of(std::size_t index) const {
     const auto& segment = arena_.segments()[0];
     const auto& entry = segment.entries[index];
-    std::vector<double> values;
-    for (std::int64_t i = entry.begin; i < entry.end; ++i)
-      values.push_back(segment.dtype == DType::float64
-                           ? segment.gradients.data<double>()[i]
-                           : static_cast<double>(segment.gradients.data<float>()[i]));
-    return values;
+    const Tensor values = segment.gradients.slice(0, entry.begin, entry.end);
+    if (segment.dtype == DType::float64) return values.to_vector<double>();
+    const std::vector<float> floats = values.to_vector<float>();
+    return {floats.begin(), floats.end()};
   }
 
   Rank rank_;
