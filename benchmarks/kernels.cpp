@@ -15,6 +15,7 @@
 #include "framework/device/cpu/cpu_context.h"
 #include "framework/device/thread_pool.h"
 #include "framework/kernels/kernels.h"
+#include "framework/kernels/stored_constants.h"
 
 namespace lockstep::benchmarks {
 namespace {
@@ -175,6 +176,8 @@ class Benchmark {
   void reductions() {
     const Tensor x = tensor({1024, 1024}), y = tensor({1024, 1024});
     const Tensor row = tensor({1024}), column = tensor({1024, 1}), one = tensor({});
+    const Tensor sum = Tensor::empty(*context_, {1}, DType::float64),
+                 flag = Tensor::empty(*context_, {1}, DType::int32);
     bytes("sum down columns", "1024 x 1024", 1, x.bytes(),
           [&] { kernels_.sum_to(1, x, row, false); });
     bytes("sum along rows", "1024 x 1024", 1, x.bytes(),
@@ -182,8 +185,9 @@ class Benchmark {
     bytes("sum of all", "1024 x 1024", 1, x.bytes(), [&] { kernels_.sum_to(1, x, one, false); });
     bytes("sum of products", "1024 x 1024", 2, x.bytes(),
           [&] { kernels_.multiply_sum_to(1, x, y, row, false); });
-    bytes("sum of squares", "1024 x 1024", 1, x.bytes(), [&] { kernels_.sum_of_squares(x); });
-    bytes("all finite", "1024 x 1024", 1, x.bytes(), [&] { kernels_.all_finite(x); });
+    bytes("sum of squares", "1024 x 1024", 1, x.bytes(), [&] { kernels_.sum_of_squares(x, sum); });
+    bytes("find values that are not finite", "1024 x 1024", 1, x.bytes(),
+          [&] { kernels_.find_nonfinite(x, flag); });
   }
 
   void losses() {
@@ -193,9 +197,10 @@ class Benchmark {
                    y = tensor({rows, classes});
       const Tensor targets = Tensor::empty(*context_, {rows}, DType::int64);
       for (std::int64_t& target : targets.elements<std::int64_t>()) target = 3;
+      const Tensor total = Tensor::empty(*context_, {2}, DType::float64);
       const std::string shape = fmt::format("{} x {}", rows, classes);
       bytes("cross entropy with gradient", shape, 2, grad.bytes(),
-            [&] { kernels_.cross_entropy(logits, targets, -100, 0, grad); });
+            [&] { kernels_.cross_entropy(logits, targets, {}, {.total = total, .grad = grad}); });
       bytes("softmax", shape, 2, grad.bytes(), [&] { kernels_.softmax(logits, y); });
       bytes("softmax backward", shape, 3, grad.bytes(),
             [&] { kernels_.softmax_backward(y, logits, grad, false); });
@@ -209,10 +214,13 @@ class Benchmark {
                    v = tensor({count});
       kernels_.unary(kernels::Unary::square, v, v);
       const std::string shape = fmt::format("{}", count);
-      bytes("sgd", shape, 3, p.bytes(), [&] { kernels_.sgd_step(p, g, {}, {}, {.lr = 1e-9}); });
+      const Tensor sgd = kernels::make_sgd_constants(p), adam = kernels::make_adam_constants(p);
+      kernels::store_constants(kernels::SgdOptions{.lr = 1e-9, .momentum = 0.9}, sgd);
+      kernels::store_constants(kernels::AdamOptions{.lr = 1e-9}, adam);
+      bytes("sgd", shape, 3, p.bytes(), [&] { kernels_.sgd_step(p, g, {}, false, sgd, {}); });
       bytes("sgd with momentum", shape, 5, p.bytes(),
-            [&] { kernels_.sgd_step(p, g, m, {}, {.lr = 1e-9, .momentum = 0.9}); });
-      bytes("adam", shape, 7, p.bytes(), [&] { kernels_.adam_step(p, g, m, v, {}, {.lr = 1e-9}); });
+            [&] { kernels_.sgd_step(p, g, m, false, sgd, {}); });
+      bytes("adam", shape, 7, p.bytes(), [&] { kernels_.adam_step(p, g, m, v, adam, {}); });
     }
   }
 

@@ -9,7 +9,7 @@ namespace lockstep::train {
 
 // Collective. Runs `model` over the loader's split in evaluation mode, each rank its shard of each
 // batch; sums over all ranks come back on every rank.
-StepSummary evaluate(nn::Module& model, data::Loader& loader, SummaryExchange& exchange,
-                     Stream& stream);
+StepSummary evaluate(Context& context, nn::Module& model, data::Loader& loader,
+                     SummaryExchange& exchange, Stream& stream);
 
 }  // namespace lockstep::train

@@ -10,7 +10,6 @@
 #include "data/sampler.h"
 #include "framework/base/log.h"
 #include "framework/base/units.h"
-#include "framework/kernels/kernels.h"
 #include "framework/ops/cross_entropy.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
@@ -19,6 +18,7 @@
 #include "train/damage.h"
 #include "train/evaluate.h"
 #include "train/fault.h"
+#include "train/loss_counter.h"
 #include "train/loss_scaler.h"
 #include "train/metrics.h"
 #include "train/parallel/consistency.h"
@@ -67,8 +67,8 @@ class Trainer {
   void start_summary(const StepSummary& local);
   StepSummary summary_of_all();
   StepSummary forward_backward(const data::Batch& batch);
-  void forward_backward_rows(const data::Batch& batch, data::RowRange rows, StepSummary& local);
-  Variable forward(const data::Batch& batch, data::RowRange rows, StepSummary& local);
+  void forward_backward_rows(const data::Batch& batch, data::RowRange rows);
+  Variable forward(const data::Batch& batch, data::RowRange rows);
   bool may_skip() const;
   void handle_nonfinite(const data::Batch& batch);
   void after_update();
@@ -88,7 +88,7 @@ class Trainer {
   Context& context_;
   comm::Communicator& communicator_;
   const Log& log_;
-  const kernels::Kernels& kernels_;
+  LossCounter counter_;
   ops::CrossEntropyOptions loss_options_;
   LossScaler scaler_;
 
@@ -142,7 +142,7 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
       context_(context),
       communicator_(communicator),
       log_(log),
-      kernels_(kernels::kernels_for(context)),
+      counter_(context),
       loss_options_{.label_smoothing = config.train.label_smoothing},
       scaler_(config.train.loss_scale == "dynamic"),
       training_data_(context, config.data.file, "train", loader_options(true), storage),
@@ -310,34 +310,28 @@ StepSummary Trainer::forward_backward(const data::Batch& batch) {
     if (rows.size() == 0)
       replica_->backward(Variable());
     else
-      forward_backward_rows(batch, rows, local);
+      forward_backward_rows(batch, rows);
   }
+  counter_.take(local);
   // A loss that is not finite has gradients that are not, which are handled; means go without it.
   if (!std::isfinite(local.loss_sum)) local = {};
   return local;
 }
 
-void Trainer::forward_backward_rows(const data::Batch& batch, data::RowRange rows,
-                                    StepSummary& local) {
+void Trainer::forward_backward_rows(const data::Batch& batch, data::RowRange rows) {
   faults_.hit(communicator_.rank(), steps_done_ + 1, FaultPlace::forward);
   context_.random() = {*config_.seed, static_cast<std::uint64_t>(steps_done_ + 1),
                        batch.first_row + rows.begin};
-  replica_->backward(forward(batch, rows, local));
+  replica_->backward(forward(batch, rows));
 }
 
-// The loss of the rows, which `local` counts.
-Variable Trainer::forward(const data::Batch& batch, data::RowRange rows, StepSummary& local) {
+// The loss of the rows.
+Variable Trainer::forward(const data::Batch& batch, data::RowRange rows) {
   const Timeline::Span span(replica_->timeline(), Activity::forward);
   const Tensor labels = batch.labels.slice(0, rows.begin, rows.end);
   const Variable logits =
       replica_->model()(Variable(batch.features.slice(0, rows.begin, rows.end)));
-  const auto loss = ops::cross_entropy(
-      logits, labels, scaler_.scale() / static_cast<double>(batch.global_rows), loss_options_);
-  local.loss_sum += loss.sum;
-  local.targets += static_cast<double>(loss.count);
-  local.correct += static_cast<double>(
-      kernels_.count_correct(logits.value(), labels, loss_options_.ignore_index));
-  return loss.loss_sum;
+  return counter_.loss(logits, labels, 1 / static_cast<double>(batch.global_rows), loss_options_);
 }
 
 // Whether an update may have to be left out, which is known only when all gradients are there.
@@ -349,7 +343,7 @@ bool Trainer::may_skip() const {
 // again.
 void Trainer::handle_nonfinite(const data::Batch& batch) {
   const std::int64_t step = steps_done_ + 1;
-  replica_->begin_update(step, config_.train.accumulate, /*average=*/false);
+  replica_->begin_update(step, config_.train.accumulate, /*average=*/false, scaler_.scale());
   forward_backward(batch);
   replica_->finish_backward();
   const auto culprits = find_culprits(communicator_, replica_->communication_stream(),
@@ -421,8 +415,8 @@ void Trainer::evaluate_now() {
   const Timeline::Span span(replica_->timeline(), Activity::evaluation);
   const auto start = device::Clock::now();
   replica_->buffers().synchronize(replica_->communication_stream());
-  const StepSummary total =
-      evaluate(replica_->model(), test_data_, exchange_, replica_->communication_stream());
+  const StepSummary total = evaluate(context_, replica_->model(), test_data_, exchange_,
+                                     replica_->communication_stream());
   evaluated_at_ = steps_done_;
   if (metrics_)
     metrics_->evaluation(epoch_ + (step_in_epoch_ > 0 ? 1 : 0), steps_done_, total,

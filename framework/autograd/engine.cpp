@@ -125,7 +125,12 @@ void Engine::run(const Variable& output) {
   discover(output.is_leaf() ? Node::Edge{output, nullptr} : Node::Edge{{}, output.producer()});
   {
     const Tensor seed = Tensor::empty(output.context(), output.shape(), output.dtype());
-    kernels::kernels_for(output.context()).fill(options_.seed_gradient, seed);
+    const kernels::Kernels& kernels = kernels::kernels_for(output.context());
+    if (options_.seed_gradient.defined()) {
+      kernels.copy(options_.seed_gradient.reshape(seed.shape()), seed);
+    } else {
+      kernels.fill(1, seed);
+    }
     add(targets_.front(), seed);
   }
   complete_use(targets_.front());

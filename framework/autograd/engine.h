@@ -28,8 +28,8 @@ struct BackwardOptions {
   // True adds to the gradients that leaves already have (later micro-batches of an accumulation);
   // false overwrites them.
   bool accumulate = false;
-  // What the gradient of the output is: every element of it.
-  double seed_gradient = 1.0;
+  // What the gradient of the output is: one element of any dtype, 1 where it is undefined.
+  Tensor seed_gradient = {};
 };
 
 // Gradients of a scalar (one element) with respect to every leaf that requires one. Throws

@@ -16,12 +16,8 @@ constexpr std::uint64_t below_blocks = 2;  // and one more for each rejection
 
 }  // namespace
 
-RandomStream::RandomStream(std::uint64_t seed, std::string_view purpose, std::uint64_t step) {
-  const std::uint64_t named = hash64(purpose, seed);
-  const auto bytes = std::as_bytes(std::span(&step, 1));
-  const std::uint64_t key = hash64(bytes, named);
-  key_ = {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
-}
+RandomStream::RandomStream(std::uint64_t seed, std::string_view purpose, std::uint64_t step)
+    : purpose_(hash64(purpose, seed)), step_(step), key_(key_of(purpose_, step)) {}
 
 double RandomStream::normal(std::uint64_t index) const {
   const PhiloxCounter words = block(normal_blocks, index / 2);

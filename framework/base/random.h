@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "framework/base/xxh3.h"
+
 namespace lockstep::base {
 
 using PhiloxCounter = std::array<std::uint32_t, 4>;
@@ -60,8 +62,17 @@ class RandomStream {
   std::uint64_t below(std::uint64_t bound, std::uint64_t index) const;
 
   PhiloxKey key() const { return key_; }
+  // What key() follows from, for kernels of a GPU that read the step when they run.
+  std::uint64_t purpose() const { return purpose_; }  // and the seed, as a hash
+  std::uint64_t step() const { return step_; }
+  static constexpr PhiloxKey key_of(std::uint64_t purpose, std::uint64_t step) {
+    const std::uint64_t key = hash64_of_word(step, purpose);
+    return {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)};
+  }
 
  private:
+  std::uint64_t purpose_;
+  std::uint64_t step_;
   PhiloxKey key_;
 };
 

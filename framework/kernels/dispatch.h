@@ -41,17 +41,19 @@ inline void require_contiguous(std::string_view kernel, std::string_view operand
                                kernel, operand, base::to_string(tensor.shape())));
 }
 
-// A flat range beside the parameter's.
-inline void require_range(std::string_view kernel, std::string_view operand, const Tensor& tensor,
-                          const Tensor& parameter) {
-  require_contiguous(kernel, operand, tensor);
-  require_shape(kernel, operand, tensor, parameter.shape());
+inline void require_dtype(std::string_view kernel, std::string_view operand, const Tensor& tensor,
+                          DType expected) {
+  if (tensor.dtype() == expected) return;
+  throw UsageError(fmt::format("{}: {} has dtype {}, expected {}", kernel, operand,
+                               base::name_of(tensor.dtype()), base::name_of(expected)));
 }
 
-// A row of logits for each target.
-inline void require_targets(std::string_view kernel, const Tensor& logits, const Tensor& targets) {
-  require_rank(kernel, "logits", logits, 2);
-  require_shape(kernel, "targets", targets, {logits.shape()[0]});
+// A contiguous operand of one shape and dtype.
+inline void require_operand(std::string_view kernel, std::string_view operand, const Tensor& tensor,
+                            const Shape& shape, DType dtype) {
+  require_shape(kernel, operand, tensor, shape);
+  require_dtype(kernel, operand, tensor, dtype);
+  require_contiguous(kernel, operand, tensor);
 }
 
 }  // namespace lockstep::kernels

@@ -1,7 +1,6 @@
 #include "framework/kernels/embedding_operands.h"
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "framework/kernels/dispatch.h"
@@ -12,9 +11,7 @@ namespace {
 void require_operand(std::string_view kernel, std::string_view operand, const Tensor& tensor,
                      DType dtype) {
   require_contiguous(kernel, operand, tensor);
-  if (tensor.dtype() == dtype) return;
-  throw UsageError(fmt::format("{}: {} has dtype {}, expected {}", kernel, operand,
-                               base::name_of(tensor.dtype()), base::name_of(dtype)));
+  require_dtype(kernel, operand, tensor, dtype);
 }
 
 }  // namespace
@@ -54,34 +51,6 @@ void check_sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& o
   require_shape("sum_row_groups", "starts", starts, {out.shape()[0] + 1});
   require_shape("sum_row_groups", "order", order, {order.count()});
   require_shape("sum_row_groups", "x", x, {order.count(), out.shape()[1]});
-}
-
-void require_rows(std::span<const std::int64_t> indices, std::int64_t rows) {
-  const auto bad = std::ranges::find_if(
-      indices, [rows](std::int64_t index) { return index < 0 || index >= rows; });
-  if (bad != indices.end()) throw_no_row(bad - indices.begin(), *bad, rows);
-}
-
-void throw_no_row(std::int64_t position, std::int64_t index, std::int64_t rows) {
-  throw UsageError(fmt::format("embedding: the index at position {} is {}, expected one in [0, {})",
-                               position, index, rows));
-}
-
-void group_positions_on_host(std::span<const std::int64_t> indices, std::span<std::int64_t> starts,
-                             std::span<std::int64_t> order) {
-  require_rows(indices, static_cast<std::int64_t>(starts.size()) - 1);
-  // Row r counts in starts[r + 1], so that the running sum there is where r ends and, at first, in
-  // starts[r] where it begins. Handing out places moves each begin to its end, which is the next
-  // row's begin: one step to the right puts them back.
-  std::ranges::fill(starts, 0);
-  for (const std::int64_t index : indices) ++starts[static_cast<std::size_t>(index) + 1];
-  std::partial_sum(starts.begin(), starts.end(), starts.begin());
-  for (std::size_t position = 0; position < indices.size(); ++position) {
-    std::int64_t& place = starts[static_cast<std::size_t>(indices[position])];
-    order[static_cast<std::size_t>(place++)] = static_cast<std::int64_t>(position);
-  }
-  std::shift_right(starts.begin(), starts.end(), 1);
-  starts.front() = 0;
 }
 
 }  // namespace lockstep::kernels

@@ -9,10 +9,17 @@
 // by
 //   copy() only.
 // - `accumulate` false writes the output (which may be uninitialised memory), true adds to it.
+// - No call waits for a GPU, and what changes from one training step to the next (an optimizer's
+//   constants, the step of random draws, results) is in memory of the device and no argument, so
+//   that the calls of a step can be captured into a graph and replayed.
+// - Values that no kernel can use (an index that is no row, a target that is no class) are thrown
+//   at once on the CPU. A GPU's kernels leave out what belongs to them and note the first; whoever
+//   reads a result asks for it (throw_noted_error).
 // - A result depends on shapes and values alone: never on the number of threads, addresses or
 //   timing. (A GPU's products, which are cuBLAS's, also on how their operands are aligned.)
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -24,20 +31,29 @@
 
 namespace lockstep::kernels {
 
-// How an optimizer step takes its gradient: g = clamp(scale * grad, -limit, limit).
+// How an optimizer step takes its gradient: g = clamp(scale * factor * grad, -limit, limit).
 struct GradientUse {
-  double scale = 1;                                        // clipping by norm, loss scale
+  double scale = 1;
   double limit = std::numeric_limits<double>::infinity();  // clipping by value
+  // float64 [1], may be undefined: a factor that changes from step to step (clipping by norm, loss
+  // scale), which the step reads when it runs. Scale and factor are multiplied in double.
+  Tensor factor = {};
+  // int32 [1], may be undefined: where it is not 0 when the step runs, the step does nothing.
+  Tensor skip = {};
   // int32 [1], may be undefined: set to 1 where an element of grad is not finite, left alone
   // otherwise. Looking costs nothing where every element is read anyway. Such an element leaves its
   // parameter as it was, so that the gradients can be computed again to find whose it came from.
   Tensor nonfinite = {};
 };
 
-// What a cross-entropy over rows came to: the sum of the losses and how many rows counted.
-struct LossSum {
-  double sum = 0;
-  std::int64_t count = 0;
+// What a cross-entropy over rows writes.
+struct CrossEntropyResult {
+  Tensor total;             // float64 [2]: the sum of the losses, and how many rows count
+  bool accumulate = false;  // adds to `total`
+  Tensor loss = {};         // may be undefined; one element of the logits' dtype: scale * the sum
+  // May be undefined; the gradient of the *sum* with respect to the logits: softmax - target
+  // distribution.
+  Tensor grad = {};
 };
 
 class Kernels {
@@ -48,6 +64,17 @@ class Kernels {
   virtual void fill(double value, const Tensor& out) const = 0;  // any dtype, any strides
   // out = x converted to out's dtype; x is broadcast to out's shape. Any dtypes, any strides.
   virtual void copy(const Tensor& x, const Tensor& out) const = 0;
+  // The bytes of a contiguous `out`, at most most_stored_bytes, which are taken before this
+  // returns: for the few values that change from step to step.
+  virtual void store(std::span<const std::byte> bytes, const Tensor& out) const = 0;
+
+  // --- Values that no kernel can use
+  // Throws what kernels of a GPU noted first, as the CPU's would have thrown it, and forgets it.
+  // Waits for the compute stream. Does nothing on the CPU.
+  virtual void throw_noted_error(Context& context) const = 0;
+  // Where they note it, for who reads it later together with other results: int64
+  // [NotedError::words] on the device, as noted_error.h says. Undefined on the CPU.
+  virtual Tensor noted_error(Context& context) const = 0;
 
   // --- Elementwise; any strides, inputs broadcast to the output's shape
   // ---------------------------
@@ -67,9 +94,17 @@ class Kernels {
   // out (+)= alpha * x summed over every axis in which out's extent is 1 (out is aligned at the
   // last axis and may have fewer axes): the gradient of a broadcast, and sum and mean over axes.
   virtual void sum_to(double alpha, const Tensor& x, const Tensor& out, bool accumulate) const = 0;
-  // Sum of squares of a contiguous range in double, in a fixed order of blocks.
-  virtual double sum_of_squares(const Tensor& x) const = 0;
-  virtual bool all_finite(const Tensor& x) const = 0;
+  // Sum of squares of a contiguous range into `sum`, float64 [1], in a fixed order of blocks.
+  virtual void sum_of_squares(const Tensor& x, const Tensor& sum) const = 0;
+  // Sets `flag`, int32 [1], to 1 where a value of a contiguous range is not finite, and leaves it
+  // alone otherwise.
+  virtual void find_nonfinite(const Tensor& x, const Tensor& flag) const = 0;
+  // Clipping by norm: with norm = scale * sqrt(the sum of `squares` in their order),
+  // factor = scale * (norm > limit ? limit / norm : 1). Where the sum is not finite, sets `flag`,
+  // int32 [1], to 1, and leaves it alone otherwise. squares float64 [n]; scale and factor float64
+  // [1].
+  virtual void clip_factor(const Tensor& squares, const Tensor& scale, double limit,
+                           const Tensor& factor, const Tensor& flag) const = 0;
 
   // --- Matrix products ------------------------------------------------------------------------
   // c (+)= a * b over the last two axes, leading axes broadcast. Any strides; operands without a
@@ -89,8 +124,8 @@ class Kernels {
                                         const Tensor& grad_bias, bool accumulate_bias) const = 0;
 
   // --- Rows of a table by index: embeddings. All operands contiguous; indices int64 of any shape,
-  // whose elements are called positions in row-major order. An index that is no row throws
-  // UsageError naming the position, the index and the range.
+  // whose elements are called positions in row-major order. The error of an index that is no row
+  // is a UsageError naming the position, the index and the range.
   //
   // out[position] = table[indices[position]]: table [rows, width], out [indices..., width].
   virtual void gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out) const = 0;
@@ -113,15 +148,15 @@ class Kernels {
   virtual void log_softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,
                                     bool accumulate) const = 0;
   // Fused softmax and cross-entropy of logits [rows, classes] with int64 targets [rows]. Rows whose
-  // target is `ignore_index` count for nothing. Returns sum and count; when `grad` is defined it
-  // gets the gradient of the *sum* with respect to the logits (softmax - target distribution).
-  virtual LossSum cross_entropy(const Tensor& logits, const Tensor& targets,
-                                std::int64_t ignore_index, double label_smoothing,
-                                const Tensor& grad) const = 0;
-  // How many rows have their largest logit (the first of equals) at the target; ignored rows never
-  // do.
-  virtual std::int64_t count_correct(const Tensor& logits, const Tensor& targets,
-                                     std::int64_t ignore_index) const = 0;
+  // target is `ignore_index` count for nothing. The error of a target that is no class is a
+  // DataError naming row and value.
+  virtual void cross_entropy(const Tensor& logits, const Tensor& targets,
+                             const CrossEntropyOptions& options,
+                             const CrossEntropyResult& result) const = 0;
+  // correct (+)= how many rows have their largest logit (the first of equals) at the target;
+  // ignored rows never do. float64 [1].
+  virtual void count_correct(const Tensor& logits, const Tensor& targets, std::int64_t ignore_index,
+                             const Tensor& correct, bool accumulate) const = 0;
 
   // --- Batch normalisation of x [rows, features], contiguous, feature by feature
   // (Ioffe, Szegedy: "Batch normalization", ICML 2015). Everything else but y and the gradients of
@@ -154,20 +189,25 @@ class Kernels {
                                          const Tensor& grad_weight, const Tensor& grad_bias,
                                          const Tensor& grad_x, bool accumulate) const = 0;
 
-  // --- Dropout
-  // ------------------------------------------------------------------------------------ y (+)= x *
-  // mask / (1 - p). The mask of row i (first axis) is drawn at row first_row + i of `stream`, so it
-  // does not depend on the sharding; the same call on the gradient is the backward.
+  // --- Dropout: y (+)= x * mask / (1 - p). The mask of row i (first axis) is drawn at row
+  // first_row + i of `stream`, so it does not depend on the sharding; the same call on the gradient
+  // is the backward.
   virtual void dropout(const Tensor& x, double p, const base::RandomStream& stream,
                        std::int64_t first_row, const Tensor& y, bool accumulate) const = 0;
+  // Who replays a graph gives dropout kernels in it the step of their draws by this, before capture
+  // and before each replay. A call of dropout() does so itself where it finds another step.
+  virtual void set_random_step(Context& context, std::uint64_t step) const = 0;
 
-  // --- Optimizer steps: one pass over flat ranges of equal length
-  // -----------------------------------
+  // --- Optimizer steps: one pass over flat ranges of equal length. `constants` is what follows
+  // from the step's options, in the parameter's dtype (stored_constants.h), read when the step
+  // runs.
+  //
+  // `momentum` may be undefined; `nesterov` needs it.
   virtual void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                        const GradientUse& use, const SgdOptions& options) const = 0;
+                        bool nesterov, const Tensor& constants, const GradientUse& use) const = 0;
   virtual void adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                         const Tensor& second_moment, const GradientUse& use,
-                         const AdamOptions& options) const = 0;
+                         const Tensor& second_moment, const Tensor& constants,
+                         const GradientUse& use) const = 0;
 };
 
 // The kernels of the context's kind of device. Stateless; valid for ever.

@@ -1,9 +1,13 @@
 // The operations that kernels are asked for, as plain values that host and device code share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace lockstep::kernels {
+
+// What Kernels::store() takes at most.
+inline constexpr std::size_t most_stored_bytes = 128;
 
 enum class Unary : std::uint8_t { negate, relu, gelu, tanh, sigmoid, exp, log, sqrt, square };
 enum class Binary : std::uint8_t { add, subtract, multiply, divide };
@@ -35,11 +39,16 @@ constexpr GradientFrom gradient_from(Activation activation) {
   return activation == Activation::gelu ? GradientFrom::input : GradientFrom::output;
 }
 
+struct CrossEntropyOptions {
+  std::int64_t ignore_index = -100;
+  double label_smoothing = 0;
+  double scale = 1;  // of the loss
+};
+
 struct SgdOptions {
   double lr = 0;
   double momentum = 0;
   double weight_decay = 0;
-  bool nesterov = false;
 };
 
 struct AdamOptions {

@@ -1,8 +1,10 @@
-// What an optimizer step is made of, computed once on the host in the dtype of the parameter. The
-// formulas are those of PyTorch's torch.optim.SGD, Adam and AdamW.
+// What an optimizer step is made of: computed on the host in the dtype of the parameter, and read
+// by the step from memory of the device. The formulas are those of PyTorch's torch.optim.SGD, Adam
+// and AdamW.
 #pragma once
 
 #include <cmath>
+#include <cstdint>
 
 #include "framework/kernels/operations.h"
 
@@ -10,6 +12,8 @@ namespace lockstep::kernels {
 
 template <class T>
 struct SgdConstants {
+  static constexpr std::int64_t count = 3;
+  SgdConstants() = default;
   explicit SgdConstants(const SgdOptions& options)
       : decay(static_cast<T>(options.weight_decay)),
         lr(static_cast<T>(options.lr)),
@@ -19,6 +23,8 @@ struct SgdConstants {
 
 template <class T>
 struct AdamConstants {
+  static constexpr std::int64_t count = 8;
+  AdamConstants() = default;
   explicit AdamConstants(const AdamOptions& options) {
     const auto step = static_cast<double>(options.step);
     const double correction1 = 1 - std::pow(options.beta1, step);

@@ -49,16 +49,21 @@ void require_operands(const Tensor& logits, const Tensor& targets, double label_
 }  // namespace
 
 CrossEntropy cross_entropy(const Variable& logits, const Tensor& targets, double scale,
-                           const CrossEntropyOptions& options) {
+                           const CrossEntropyOptions& options, const Tensor& total) {
   require_operands(logits.value(), targets, options.label_smoothing);
   const Tensor x = contiguous(logits.value());
   const Tensor grad = autograd::must_record({&logits, 1}) ? empty_like(x) : Tensor();
-  const kernels::LossSum loss = kernels_of(x).cross_entropy(
-      x, contiguous(targets), options.ignore_index, options.label_smoothing, grad);
-  const Tensor value = Tensor::empty(x.context(), Shape{}, x.dtype());
-  kernels_of(x).fill(scale * loss.sum, value);
-  return {autograd::record<CrossEntropyNode>(value, {&logits, 1}, grad, scale), loss.sum,
-          loss.count};
+  const kernels::CrossEntropyResult result{
+      .total = total.defined() ? total : Tensor::empty(x.context(), {2}, DType::float64),
+      .accumulate = total.defined(),
+      .loss = Tensor::empty(x.context(), Shape{}, x.dtype()),
+      .grad = grad};
+  kernels_of(x).cross_entropy(x, contiguous(targets),
+                              {.ignore_index = options.ignore_index,
+                               .label_smoothing = options.label_smoothing,
+                               .scale = scale},
+                              result);
+  return {autograd::record<CrossEntropyNode>(result.loss, {&logits, 1}, grad, scale), result.total};
 }
 
 }  // namespace lockstep::ops

@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "framework/base/error.h"
+#include "framework/kernels/stored_constants.h"
 #include "framework/optim/optimizer.h"
 
 namespace lockstep::optim {
@@ -17,18 +18,25 @@ class AdamOptimizer final : public Optimizer {
   std::string_view name() const override { return options_.decoupled ? "adamw" : "adam"; }
 
  private:
+  Tensor make_constants(const Tensor& parameters) const override {
+    return kernels::make_adam_constants(parameters);
+  }
+  void store_constants(double lr, const Tensor& constants) const override {
+    kernels::store_constants(kernels::AdamOptions{.lr = lr,
+                                                  .beta1 = options_.beta1,
+                                                  .beta2 = options_.beta2,
+                                                  .epsilon = options_.epsilon,
+                                                  .weight_decay = options_.weight_decay,
+                                                  .decoupled = options_.decoupled,
+                                                  .step = updates()},
+                             constants);
+  }
+
   void update(const nn::ParameterArena::Segment& segment, const Range& range,
-              const kernels::GradientUse& use) override {
+              const Tensor& constants, const kernels::GradientUse& use) override {
     kernels::kernels_for(segment.parameters.context())
         .adam_step(range.of(segment.parameters), range.of(segment.gradients), range.of(state()[0]),
-                   range.of(state()[1]), use,
-                   {.lr = lr(),
-                    .beta1 = options_.beta1,
-                    .beta2 = options_.beta2,
-                    .epsilon = options_.epsilon,
-                    .weight_decay = options_.weight_decay,
-                    .decoupled = options_.decoupled,
-                    .step = updates()});
+                   range.of(state()[1]), constants, use);
   }
 
   Adam options_;

@@ -32,15 +32,17 @@ Optimizer::Optimizer(nn::ParameterArena& arena, Shard shard)
 }
 
 void Optimizer::begin_update(double lr) {
-  lr_ = lr;
   ++updates_;
+  for (std::size_t s = constants_.size(); s < shard_.size(); ++s)
+    constants_.push_back(make_constants(arena_.segments()[s].parameters));
+  for (const Tensor& constants : constants_) store_constants(lr, constants);
 }
 
 void Optimizer::apply(std::size_t segment, std::int64_t begin, std::int64_t end,
                       const kernels::GradientUse& use) {
-  if (updates_ < 1) throw UsageError("optimizer: apply() before begin_update()");
+  if (constants_.empty()) throw UsageError("optimizer: apply() before begin_update()");
   const Range range = range_of(segment, begin, end);
-  if (begin < end) update(arena_.segments()[segment], range, use);
+  if (begin < end) update(arena_.segments()[segment], range, constants_[segment], use);
 }
 
 void Optimizer::apply_all(const kernels::GradientUse& use) {

@@ -39,7 +39,8 @@ class Optimizer {
 
   virtual std::string_view name() const = 0;
   // Starts update number `update` (1, 2, ...) with this learning rate; then apply() every range
-  // once.
+  // once. What the rate and the number decide goes to memory of the device by the compute stream;
+  // apply() reads it there, so that a captured apply() can be replayed for another update.
   void begin_update(double lr);
   // Applies elements [begin, end) of segment `segment`. Throws UsageError for a range that is not
   // in one range of the shard, or before any begin_update().
@@ -73,12 +74,14 @@ class Optimizer {
       return state.segments[segment].slice(0, state_begin, state_begin + end - begin);
     }
   };
+  // Memory for what the steps of an update on such parameters read, and filling it.
+  virtual Tensor make_constants(const Tensor& parameters) const = 0;
+  virtual void store_constants(double lr, const Tensor& constants) const = 0;
   // The update itself; `range` is not empty and lies in `segment`.
   virtual void update(const nn::ParameterArena::Segment& segment, const Range& range,
-                      const kernels::GradientUse& use) = 0;
+                      const Tensor& constants, const kernels::GradientUse& use) = 0;
 
   void add_state(const std::string& name);
-  double lr() const { return lr_; }
 
  private:
   Range range_of(std::size_t segment, std::int64_t begin, std::int64_t end) const;
@@ -86,7 +89,7 @@ class Optimizer {
   nn::ParameterArena& arena_;
   Shard shard_;
   std::vector<State> state_;
-  double lr_ = 0;
+  std::vector<Tensor> constants_;  // by segment
   std::int64_t updates_ = 0;
 };
 

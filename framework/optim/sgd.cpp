@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include "framework/base/error.h"
+#include "framework/kernels/stored_constants.h"
 #include "framework/optim/optimizer.h"
 
 namespace lockstep::optim {
@@ -16,16 +17,23 @@ class SgdOptimizer final : public Optimizer {
   std::string_view name() const override { return "sgd"; }
 
  private:
+  Tensor make_constants(const Tensor& parameters) const override {
+    return kernels::make_sgd_constants(parameters);
+  }
+  void store_constants(double lr, const Tensor& constants) const override {
+    kernels::store_constants(
+        kernels::SgdOptions{
+            .lr = lr, .momentum = options_.momentum, .weight_decay = options_.weight_decay},
+        constants);
+  }
+
   void update(const nn::ParameterArena::Segment& segment, const Range& range,
-              const kernels::GradientUse& use) override {
+              const Tensor& constants, const kernels::GradientUse& use) override {
     // The state starts at zero, so the first update blends like any other: momentum * 0 + gradient.
     const Tensor momentum = state().empty() ? Tensor() : range.of(state().front());
     kernels::kernels_for(segment.parameters.context())
-        .sgd_step(range.of(segment.parameters), range.of(segment.gradients), momentum, use,
-                  {.lr = lr(),
-                   .momentum = options_.momentum,
-                   .weight_decay = options_.weight_decay,
-                   .nesterov = options_.nesterov});
+        .sgd_step(range.of(segment.parameters), range.of(segment.gradients), momentum,
+                  options_.nesterov, constants, use);
   }
 
   Sgd options_;

@@ -41,13 +41,15 @@ TEST_F(TrainingTest, LearnsExclusiveOr) {
     autograd::backward(result.loss_sum);
     optimizer->begin_update(0.03);
     optimizer->apply_all();
-    loss = result.sum / 4;
+    loss = result.sum() / 4;
     if (step == 0) first_loss = loss;
   }
   EXPECT_GT(first_loss, 0.3);
   EXPECT_LT(loss, 0.01);
   const autograd::NoGrad no_grad(*context_);
-  EXPECT_EQ(kernels::kernels_for(*context_).count_correct((*model)(x).value(), targets, -100), 4);
+  const Tensor correct = Tensor::empty(*context_, {1}, DType::float64);
+  kernels::kernels_for(*context_).count_correct((*model)(x).value(), targets, -100, correct, false);
+  EXPECT_EQ(correct.item<double>(), 4);
 }
 
 TEST_F(TrainingTest, FitsACurveInDoublePrecisionWithMomentumAndASchedule) {

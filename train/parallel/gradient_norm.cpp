@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "framework/kernels/kernels.h"
+#include "train/parallel/host_view.h"
 
 namespace lockstep::train {
 
@@ -12,8 +13,9 @@ GradientNorm::GradientNorm(const nn::ParameterArena& arena, const comm::BucketPl
       plan_(plan),
       communicator_(communicator),
       sharded_(sharded),
-      squares_(arena.segments().front().gradients.context(),
-               plan.buckets.size() * static_cast<std::size_t>(communicator.size())) {}
+      squares_(Tensor::empty(arena.segments().front().gradients.context(),
+                             {static_cast<std::int64_t>(plan.buckets.size()) * communicator.size()},
+                             DType::float64)) {}
 
 void GradientNorm::add(std::size_t index) {
   const comm::Bucket& bucket = plan_.buckets[index];
@@ -22,18 +24,32 @@ void GradientNorm::add(std::size_t index) {
   const int last = sharded_ ? communicator_.rank() + 1 : communicator_.size();
   for (int rank = first; rank < last; ++rank) {
     const comm::Slice slice = comm::slice_of(bucket.count(), rank, communicator_.size());
-    squares_[static_cast<std::size_t>(rank) * plan_.buckets.size() + index] =
-        kernels::kernels_for(gradients.context())
-            .sum_of_squares(
-                gradients.slice(0, bucket.begin + slice.begin, bucket.begin + slice.end));
+    const auto at =
+        static_cast<std::int64_t>(static_cast<std::size_t>(rank) * plan_.buckets.size() + index);
+    kernels::kernels_for(gradients.context())
+        .sum_of_squares(gradients.slice(0, bucket.begin + slice.begin, bucket.begin + slice.end),
+                        squares_.slice(0, at, at + 1));
   }
 }
 
-double GradientNorm::total(Stream& stream) {
-  if (sharded_) communicator_.all_gather(squares_.range(), stream).wait();
+void GradientNorm::exchange(Stream& stream) {
+  if (!sharded_) return;
+  Stream& compute = squares_.context().compute_stream();
+  stream.wait(compute.record());
+  communicator_.all_gather({squares_.data(), squares_.count(), squares_.dtype()}, stream)
+      .wait_on(compute);
+}
+
+double GradientNorm::total() {
+  const HostView view(squares_);
   double sum = 0;
-  for (const double squares : squares_.values()) sum += squares;
+  for (const double squares : view.values<double>()) sum += squares;
   return std::sqrt(sum);
+}
+
+void GradientNorm::clip(const Tensor& scale, double limit, const Tensor& factor,
+                        const Tensor& flag) {
+  kernels::kernels_for(squares_.context()).clip_factor(squares_, scale, limit, factor, flag);
 }
 
 }  // namespace lockstep::train

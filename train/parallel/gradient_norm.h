@@ -9,7 +9,6 @@
 #include "comm/bucketing/bucket_plan.h"
 #include "comm/communicator.h"
 #include "framework/nn/parameter_arena.h"
-#include "train/parallel/host_values.h"
 
 namespace lockstep::train {
 
@@ -20,17 +19,23 @@ class GradientNorm {
   GradientNorm(const nn::ParameterArena& arena, const comm::BucketPlan& plan,
                comm::Communicator& communicator, bool sharded);
 
-  // Reads bucket `bucket`, which holds the averaged gradient.
+  // Reads bucket `bucket`, which holds the averaged gradient. Enqueued on the compute stream.
   void add(std::size_t bucket);
-  // After all were added; collective when sharded. `stream`: where collectives run.
-  double total(Stream& stream);
+  // After all were added; collective when sharded. `stream`: where collectives run. The host does
+  // not wait for a GPU.
+  void exchange(Stream& stream);
+  // After exchange(): the norm, for which the host waits; or, in memory of the device, the factor
+  // that clips gradients which are multiplied by `scale` to a norm of `limit`, `scale` included
+  // (see kernels::Kernels::clip_factor).
+  double total();
+  void clip(const Tensor& scale, double limit, const Tensor& factor, const Tensor& flag);
 
  private:
   const nn::ParameterArena& arena_;
   const comm::BucketPlan& plan_;
   comm::Communicator& communicator_;
   bool sharded_;
-  HostValues<double> squares_;  // by rank, then bucket
+  Tensor squares_;  // float64, by rank, then bucket
 };
 
 }  // namespace lockstep::train

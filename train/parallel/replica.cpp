@@ -100,6 +100,9 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
                                             : optim::whole_of(arena_))),
       frozen_(arena_),
       norm_(arena_, averager_.plan(), communicator, options.shard_optimizer),
+      loss_scale_(context),
+      gradient_scale_(context),
+      clip_factor_(Tensor::empty(context, {1}, DType::float64)),
       nonfinite_(Tensor::empty(context, {1}, DType::int32)) {
   for (const auto& segment : arena_.segments())
     reached_.emplace_back(segment.entries.size(), false);
@@ -137,6 +140,7 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   averaged_norm_.reset();
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
   frozen_.look();
+  loss_scale_.set(loss_scale);
   if (!averaging_) return;
   buffers_.begin();
   reduction_->begin({.number = step, .loss_scale = loss_scale});
@@ -169,7 +173,8 @@ void Replica::backward(const Variable& loss) {
       loss,
       {.on_gradient_ready = [this, last](const Variable& leaf, std::int64_t begin,
                                          std::int64_t end) { announce(leaf, begin, end, last); },
-       .accumulate = accumulate});
+       .accumulate = accumulate,
+       .seed_gradient = loss_scale_.tensor()});
 }
 
 void Replica::announce(const Variable& leaf, std::int64_t begin, std::int64_t end,
@@ -230,10 +235,11 @@ bool Replica::gradients_are_finite() {
     return finite;
   }
   const Timeline::Span span(timeline_, Activity::update);
-  const auto& segments = arena_.segments();
-  return std::all_of(segments.begin(), segments.end(), [this](const auto& segment) {
-    return kernels::kernels_for(context_).all_finite(segment.gradients);
-  });
+  const kernels::Kernels& kernels = kernels::kernels_for(context_);
+  kernels.fill(0, nonfinite_);
+  for (const auto& segment : arena_.segments())
+    kernels.find_nonfinite(segment.gradients, nonfinite_);
+  return nonfinite_.item<std::int32_t>() == 0;
 }
 
 // Of the same bits on every rank. Buckets are read as they arrive, while later ones travel.
@@ -245,13 +251,9 @@ double Replica::averaged_norm() {
     norm_.add(b);
   }
   const Timeline::Span span(timeline_, Activity::summary_wait);
-  averaged_norm_ = norm_.total(*communication_stream_);
+  norm_.exchange(*communication_stream_);
+  averaged_norm_ = norm_.total();
   return *averaged_norm_;
-}
-
-double Replica::clip_factor(double gradient_scale) {
-  const double norm = averaged_norm() * gradient_scale;
-  return norm > *options_.clip_norm ? *options_.clip_norm / norm : 1;
 }
 
 bool Replica::update(double lr, double gradient_scale) {
@@ -262,13 +264,17 @@ bool Replica::update(double lr, double gradient_scale) {
 }
 
 bool Replica::apply_buckets(double lr, double gradient_scale) {
-  kernels::GradientUse use = {.scale = gradient_scale};
+  gradient_scale_.set(gradient_scale);
+  kernels::GradientUse use = {.factor = gradient_scale_.tensor()};
   if (options_.clip_value) use.limit = *options_.clip_value;
   // What needs the norm sees by it whether all gradients are finite. So do ranks that each have a
   // slice of them, who could not agree otherwise. Else the optimizer looks on the way.
   if (options_.clip_norm || options_.shard_optimizer || averaged_norm_) {
     if (!std::isfinite(averaged_norm())) return false;
-    if (options_.clip_norm) use.scale *= clip_factor(gradient_scale);
+    if (options_.clip_norm) {
+      norm_.clip(use.factor, *options_.clip_norm, clip_factor_, nonfinite_);
+      use.factor = clip_factor_;
+    }
   } else {
     kernels::kernels_for(context_).fill(0, nonfinite_);
     use.nonfinite = nonfinite_;

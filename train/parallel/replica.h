@@ -21,6 +21,7 @@
 
 #include "comm/bucketing/gradient_averager.h"
 #include "comm/communicator.h"
+#include "framework/kernels/stored_scalar.h"
 #include "framework/nn/parameter_arena.h"
 #include "framework/optim/optimizer.h"
 #include "train/parallel/buffers.h"
@@ -88,7 +89,7 @@ class Replica {
 
   // `micro_batches`: how many calls of backward() follow. With `average` false the gradients stay
   // this rank's own and no update may follow: to see what a rank contributes.
-  // `loss_scale`: what the losses are multiplied by.
+  // `loss_scale`: what the gradients of the losses are multiplied by.
   void begin_update(std::int64_t step, std::int64_t micro_batches = 1, bool average = true,
                     double loss_scale = 1);
   // A micro-batch's gradients. An undefined `loss` is a micro-batch without rows on this rank.
@@ -146,7 +147,6 @@ class Replica {
   void wait_for_all();
   double averaged_norm();
   bool apply_buckets(double lr, double gradient_scale);
-  double clip_factor(double gradient_scale);
   void apply(std::size_t bucket, comm::Slice part, const kernels::GradientUse& use);
   void update_slices(const kernels::GradientUse& use);
   void take_parameters_of_rank_0();
@@ -166,7 +166,10 @@ class Replica {
   FrozenParameters frozen_;
   GradientNorm norm_;
   std::unique_ptr<ParameterGather> gather_;  // when sharding
-  Tensor nonfinite_;  // raised by the optimizer on a gradient that is not finite
+  // What changes from step to step is read from the device's memory.
+  kernels::StoredScalar loss_scale_, gradient_scale_;
+  Tensor clip_factor_;  // float64 [1]: of clipping by norm, the gradient scale included
+  Tensor nonfinite_;    // int32 [1], raised where a gradient is found not to be finite
 
   std::vector<std::vector<bool>> reached_;  // by segment and entry, in this update
   bool averaging_ = true;

@@ -14,6 +14,10 @@ class CpuKernels final : public Kernels {
  public:
   void fill(double value, const Tensor& out) const override;
   void copy(const Tensor& x, const Tensor& out) const override;
+  void store(std::span<const std::byte> bytes, const Tensor& out) const override;
+
+  void throw_noted_error(Context& /*context*/) const override {}
+  Tensor noted_error(Context& /*context*/) const override { return {}; }
 
   void unary(Unary op, const Tensor& x, const Tensor& out) const override;
   void unary_backward(Unary op, const Tensor& x, const Tensor& y, const Tensor& grad_y,
@@ -24,8 +28,10 @@ class CpuKernels final : public Kernels {
                        bool accumulate) const override;
 
   void sum_to(double alpha, const Tensor& x, const Tensor& out, bool accumulate) const override;
-  double sum_of_squares(const Tensor& x) const override;
-  bool all_finite(const Tensor& x) const override;
+  void sum_of_squares(const Tensor& x, const Tensor& sum) const override;
+  void find_nonfinite(const Tensor& x, const Tensor& flag) const override;
+  void clip_factor(const Tensor& squares, const Tensor& scale, double limit, const Tensor& factor,
+                   const Tensor& flag) const override;
 
   void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const override;
   void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
@@ -46,10 +52,11 @@ class CpuKernels final : public Kernels {
   void log_softmax(const Tensor& x, const Tensor& y) const override;
   void log_softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,
                             bool accumulate) const override;
-  LossSum cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t ignore_index,
-                        double label_smoothing, const Tensor& grad) const override;
-  std::int64_t count_correct(const Tensor& logits, const Tensor& targets,
-                             std::int64_t ignore_index) const override;
+  void cross_entropy(const Tensor& logits, const Tensor& targets,
+                     const CrossEntropyOptions& options,
+                     const CrossEntropyResult& result) const override;
+  void count_correct(const Tensor& logits, const Tensor& targets, std::int64_t ignore_index,
+                     const Tensor& correct, bool accumulate) const override;
 
   void batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double epsilon,
                   double momentum, const Tensor& running_mean, const Tensor& running_variance,
@@ -69,12 +76,13 @@ class CpuKernels final : public Kernels {
 
   void dropout(const Tensor& x, double p, const base::RandomStream& stream, std::int64_t first_row,
                const Tensor& y, bool accumulate) const override;
+  void set_random_step(Context& /*context*/, std::uint64_t /*step*/) const override {}
 
-  void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                const GradientUse& use, const SgdOptions& options) const override;
+  void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum, bool nesterov,
+                const Tensor& constants, const GradientUse& use) const override;
   void adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                 const Tensor& second_moment, const GradientUse& use,
-                 const AdamOptions& options) const override;
+                 const Tensor& second_moment, const Tensor& constants,
+                 const GradientUse& use) const override;
 };
 
 }  // namespace lockstep::kernels

@@ -8,6 +8,8 @@
 #include "framework/kernels/cpu/reduce.h"
 #include "framework/kernels/cpu/vector_math.h"
 #include "framework/kernels/dispatch.h"
+#include "framework/kernels/loss_operands.h"
+#include "framework/kernels/noted_error.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -45,29 +47,26 @@ double row_loss(std::int64_t classes, const T* logits, std::int64_t target, Smoo
 
 }  // namespace
 
-LossSum CpuKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
-                                  std::int64_t ignore_index, double label_smoothing,
-                                  const Tensor& grad) const {
-  require_targets("cross_entropy", logits, targets);
+void CpuKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
+                               const CrossEntropyOptions& options,
+                               const CrossEntropyResult& result) const {
+  require_cross_entropy(logits, targets, result);
+  const std::int64_t ignore_index = options.ignore_index;
+  const Tensor& grad = result.grad;
   const Tensor target_rows = contiguous(targets);
-  if (grad.defined()) {
-    require_shape("cross_entropy", "grad", grad, logits.shape());
-    require_contiguous("cross_entropy", "grad", grad);
-  }
   const Tensor logit_rows = contiguous(logits);
   const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
   const std::int64_t* const target_of = target_rows.data<std::int64_t>();
-  LossSum loss;
+  std::int64_t count = 0;
   for (std::int64_t row = 0; row < rows; ++row) {
     if (target_of[row] == ignore_index) continue;
     if (target_of[row] < 0 || target_of[row] >= classes) {
-      throw DataError(fmt::format(
-          "cross_entropy: the target of row {} is {}, expected 0 to {} or {} to ignore it", row,
-          target_of[row], classes - 1, ignore_index));
+      throw_no_class(row, target_of[row], classes, ignore_index);
     }
-    ++loss.count;
+    ++count;
   }
-  const Smoothing smoothing{1 - label_smoothing, label_smoothing / static_cast<double>(classes)};
+  const Smoothing smoothing{1 - options.label_smoothing,
+                            options.label_smoothing / static_cast<double>(classes)};
   const Buffer memory(logits.context().allocator(),
                       static_cast<std::size_t>(rows) * sizeof(double));
   double* const losses = static_cast<double*>(memory.data());
@@ -87,26 +86,33 @@ LossSum CpuKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
       }
     });
   });
-  for (std::int64_t row = 0; row < rows; ++row) loss.sum += losses[row];
-  return loss;
+  double sum = 0;
+  for (std::int64_t row = 0; row < rows; ++row) sum += losses[row];
+  double* const total = result.total.data<double>();
+  total[0] = result.accumulate ? total[0] + sum : sum;
+  total[1] = (result.accumulate ? total[1] : 0) + static_cast<double>(count);
+  if (result.loss.defined()) fill(options.scale * sum, result.loss);
 }
 
-std::int64_t CpuKernels::count_correct(const Tensor& logits, const Tensor& targets,
-                                       std::int64_t ignore_index) const {
+void CpuKernels::count_correct(const Tensor& logits, const Tensor& targets,
+                               std::int64_t ignore_index, const Tensor& correct,
+                               bool accumulate) const {
   require_targets("count_correct", logits, targets);
+  require_operand("count_correct", "correct", correct, {1}, DType::float64);
   const Tensor target_rows = contiguous(targets);
   const Tensor logit_rows = contiguous(logits);
   const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
   const std::int64_t* const target_of = target_rows.data<std::int64_t>();
-  return visit_float("count_correct", logits.dtype(), [&]<class T>(base::TypeTag<T>) {
+  visit_float("count_correct", logits.dtype(), [&]<class T>(base::TypeTag<T>) {
     const T* row = logit_rows.data<T>();
-    std::int64_t correct = 0;
+    std::int64_t hits = 0;
     for (std::int64_t i = 0; i < rows; ++i, row += classes) {
       if (target_of[i] != ignore_index &&
           std::max_element(row, row + classes) - row == target_of[i])
-        ++correct;
+        ++hits;
     }
-    return correct;
+    double* const to = correct.data<double>();
+    *to = (accumulate ? *to : 0) + static_cast<double>(hits);
   });
 }
 

@@ -1,12 +1,42 @@
 // Rows of a table by index, and the sums that make its gradient.
 #include <algorithm>
+#include <numeric>
+#include <span>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
 #include "framework/kernels/cpu/parallel.h"
 #include "framework/kernels/dispatch.h"
 #include "framework/kernels/embedding_operands.h"
+#include "framework/kernels/noted_error.h"
 
 namespace lockstep::kernels {
+namespace {
+
+void require_rows(std::span<const std::int64_t> indices, std::int64_t rows) {
+  const auto bad = std::ranges::find_if(
+      indices, [rows](std::int64_t index) { return index < 0 || index >= rows; });
+  if (bad != indices.end()) throw_no_row(bad - indices.begin(), *bad, rows);
+}
+
+// A counting sort, stable, one pass over the rows and two over the positions.
+void group_by_row(std::span<const std::int64_t> indices, std::span<std::int64_t> starts,
+                  std::span<std::int64_t> order) {
+  require_rows(indices, static_cast<std::int64_t>(starts.size()) - 1);
+  // Row r counts in starts[r + 1], so that the running sum there is where r ends and, at first, in
+  // starts[r] where it begins. Handing out places moves each begin to its end, which is the next
+  // row's begin: one step to the right puts them back.
+  std::ranges::fill(starts, 0);
+  for (const std::int64_t index : indices) ++starts[static_cast<std::size_t>(index) + 1];
+  std::partial_sum(starts.begin(), starts.end(), starts.begin());
+  for (std::size_t position = 0; position < indices.size(); ++position) {
+    std::int64_t& place = starts[static_cast<std::size_t>(indices[position])];
+    order[static_cast<std::size_t>(place++)] = static_cast<std::int64_t>(position);
+  }
+  std::shift_right(starts.begin(), starts.end(), 1);
+  starts.front() = 0;
+}
+
+}  // namespace
 
 void CpuKernels::gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out) const {
   check_gather_rows(table, indices, out);
@@ -29,8 +59,8 @@ void CpuKernels::gather_rows(const Tensor& table, const Tensor& indices, const T
 void CpuKernels::group_positions(const Tensor& indices, const Tensor& starts,
                                  const Tensor& order) const {
   check_group_positions(indices, starts, order);
-  group_positions_on_host(indices.elements<std::int64_t>(), starts.elements<std::int64_t>(),
-                          order.elements<std::int64_t>());
+  group_by_row(indices.elements<std::int64_t>(), starts.elements<std::int64_t>(),
+               order.elements<std::int64_t>());
 }
 
 void CpuKernels::sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order,

@@ -1,6 +1,9 @@
+#include <cstring>
+
 #include "framework/kernels/convert.h"
 #include "framework/kernels/cpu/cpu_kernels.h"
 #include "framework/kernels/cpu/loop.h"
+#include "framework/kernels/store_operands.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -49,6 +52,11 @@ void CpuKernels::copy(const Tensor& x, const Tensor& out) const {
           out, [](From value) { return convert<To>(value); }, x);
     });
   });
+}
+
+void CpuKernels::store(std::span<const std::byte> bytes, const Tensor& out) const {
+  require_store(bytes, out);
+  std::memcpy(out.data(), bytes.data(), bytes.size());
 }
 
 }  // namespace lockstep::kernels

@@ -1,12 +1,11 @@
 // One pass over the range, each element read and written once.
 #include <atomic>
 #include <cmath>
-#include <string_view>
+#include <cstring>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
 #include "framework/kernels/cpu/parallel.h"
-#include "framework/kernels/dispatch.h"
-#include "framework/kernels/update_constants.h"
+#include "framework/kernels/update_operands.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -15,8 +14,8 @@ namespace {
 template <class T>
 class BlockGradient {
  public:
-  BlockGradient(const T* grad, const GradientUse& use)
-      : grad_(grad), scale_(static_cast<T>(use.scale)), limit_(static_cast<T>(use.limit)) {}
+  BlockGradient(const T* grad, double scale, double limit)
+      : grad_(grad), scale_(static_cast<T>(scale)), limit_(static_cast<T>(limit)) {}
 
   T operator[](std::int64_t i) const {
     const T scaled = scale_ * grad_[i];
@@ -53,9 +52,9 @@ bool sgd_block(std::int64_t n, const SgdConstants<T>& constants, T* __restrict p
 }
 
 template <class T>
-auto choose_sgd_block(bool has_momentum, const SgdOptions& options) {
+auto choose_sgd_block(bool has_momentum, bool nesterov) {
   if (!has_momentum) return &sgd_block<false, false, T>;
-  return options.nesterov ? &sgd_block<true, true, T> : &sgd_block<true, false, T>;
+  return nesterov ? &sgd_block<true, true, T> : &sgd_block<true, false, T>;
 }
 
 template <class T>
@@ -80,16 +79,24 @@ bool adam_block(std::int64_t n, const AdamConstants<T>& constants, T* __restrict
   return bad != 0;
 }
 
+template <class Constants>
+Constants constants_in(const Tensor& tensor) {
+  Constants constants;
+  std::memcpy(&constants, tensor.data(), sizeof constants);
+  return constants;
+}
+
 // Calls step(begin, end, gradient) for the blocks of a range; notes where one returned true.
 template <class T, class Step>
-void for_gradient_blocks(std::string_view kernel, const Tensor& parameter, const Tensor& grad,
-                         const GradientUse& use, Step&& step) {
-  if (use.nonfinite.defined()) require_shape(kernel, "nonfinite", use.nonfinite, {1});
+void for_gradient_blocks(const Tensor& parameter, const Tensor& grad, const GradientUse& use,
+                         Step&& step) {
+  if (use.skip.defined() && *use.skip.data<std::int32_t>() != 0) return;
+  const double scale = use.scale * (use.factor.defined() ? *use.factor.data<double>() : 1);
   const T* const g = grad.data<T>();
   std::atomic<bool> bad{false};
   for_blocks(parameter.context(), parameter.count(), elements_per_block,
              [&](std::int64_t begin, std::int64_t end) {
-               if (step(begin, end, BlockGradient<T>(g + begin, use)))
+               if (step(begin, end, BlockGradient<T>(g + begin, scale, use.limit)))
                  bad.store(true, std::memory_order_relaxed);
              });
   if (bad && use.nonfinite.defined()) use.nonfinite.elements<std::int32_t>()[0] = 1;
@@ -98,40 +105,35 @@ void for_gradient_blocks(std::string_view kernel, const Tensor& parameter, const
 }  // namespace
 
 void CpuKernels::sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                          const GradientUse& use, const SgdOptions& options) const {
-  require_contiguous("sgd_step", "parameter", parameter);
-  require_range("sgd_step", "grad", grad, parameter);
-  if (momentum.defined()) require_range("sgd_step", "momentum", momentum, parameter);
+                          bool nesterov, const Tensor& constants, const GradientUse& use) const {
+  require_sgd_step(parameter, grad, momentum, constants, use);
   visit_float("sgd_step", parameter.dtype(), [&]<class T>(base::TypeTag<T>) {
-    const SgdConstants<T> constants(options);
-    const auto block = choose_sgd_block<T>(momentum.defined(), options);
+    const auto step_constants = constants_in<SgdConstants<T>>(constants);
+    const auto block = choose_sgd_block<T>(momentum.defined(), nesterov);
     T* const p = parameter.data<T>();
     T* const buffer = momentum.defined() ? momentum.data<T>() : nullptr;
     for_gradient_blocks<T>(
-        "sgd_step", parameter, grad, use,
+        parameter, grad, use,
         [&](std::int64_t begin, std::int64_t end, const BlockGradient<T>& gradient) {
-          return block(end - begin, constants, p + begin, gradient,
+          return block(end - begin, step_constants, p + begin, gradient,
                        buffer ? buffer + begin : nullptr);
         });
   });
 }
 
 void CpuKernels::adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                           const Tensor& second_moment, const GradientUse& use,
-                           const AdamOptions& options) const {
-  require_contiguous("adam_step", "parameter", parameter);
-  require_range("adam_step", "grad", grad, parameter);
-  require_range("adam_step", "first_moment", first_moment, parameter);
-  require_range("adam_step", "second_moment", second_moment, parameter);
+                           const Tensor& second_moment, const Tensor& constants,
+                           const GradientUse& use) const {
+  require_adam_step(parameter, grad, first_moment, second_moment, constants, use);
   visit_float("adam_step", parameter.dtype(), [&]<class T>(base::TypeTag<T>) {
-    const AdamConstants<T> constants(options);
+    const auto step_constants = constants_in<AdamConstants<T>>(constants);
     T* const p = parameter.data<T>();
     T* const m = first_moment.data<T>();
     T* const v = second_moment.data<T>();
     for_gradient_blocks<T>(
-        "adam_step", parameter, grad, use,
+        parameter, grad, use,
         [&](std::int64_t begin, std::int64_t end, const BlockGradient<T>& gradient) {
-          return adam_block(end - begin, constants, p + begin, gradient, m + begin, v + begin);
+          return adam_block(end - begin, step_constants, p + begin, gradient, m + begin, v + begin);
         });
   });
 }

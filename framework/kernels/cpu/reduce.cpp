@@ -10,11 +10,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 
 #include "framework/kernels/cpu/cpu_kernels.h"
 #include "framework/kernels/cpu/loop.h"
 #include "framework/kernels/dispatch.h"
+#include "framework/kernels/loss_operands.h"
 
 namespace lockstep::kernels {
 namespace {
@@ -218,9 +220,10 @@ void CpuKernels::multiply_sum_to(double alpha, const Tensor& a, const Tensor& b,
   });
 }
 
-double CpuKernels::sum_of_squares(const Tensor& x) const {
+void CpuKernels::sum_of_squares(const Tensor& x, const Tensor& out) const {
   require_contiguous("sum_of_squares", "x", x);
-  return visit_float("sum_of_squares", x.dtype(), [&]<class T>(base::TypeTag<T>) {
+  require_operand("sum_of_squares", "sum", out, {1}, DType::float64);
+  visit_float("sum_of_squares", x.dtype(), [&]<class T>(base::TypeTag<T>) {
     const T* const values = x.data<T>();
     const std::int64_t blocks = ceil_div(x.count(), elements_per_block);
     const Buffer memory(x.context().allocator(), static_cast<std::size_t>(blocks) * sizeof(double));
@@ -234,24 +237,35 @@ double CpuKernels::sum_of_squares(const Tensor& x) const {
                });
     double sum = 0;
     for (std::int64_t block = 0; block < blocks; ++block) sum += partial[block];
-    return sum;
+    *out.data<double>() = sum;
   });
 }
 
-bool CpuKernels::all_finite(const Tensor& x) const {
-  require_contiguous("all_finite", "x", x);
-  return visit_float("all_finite", x.dtype(), [&]<class T>(base::TypeTag<T>) {
+void CpuKernels::find_nonfinite(const Tensor& x, const Tensor& flag) const {
+  require_contiguous("find_nonfinite", "x", x);
+  require_operand("find_nonfinite", "flag", flag, {1}, DType::int32);
+  visit_float("find_nonfinite", x.dtype(), [&]<class T>(base::TypeTag<T>) {
     const T* const values = x.data<T>();
-    std::atomic<bool> finite{true};
+    std::atomic<bool> found{false};
     for_blocks(x.context(), x.count(), elements_per_block,
                [&](std::int64_t begin, std::int64_t end) {
                  // v - v is 0 for finite values and NaN for the others.
                  int bad = 0;
                  for (std::int64_t i = begin; i < end; ++i) bad |= values[i] - values[i] != T(0);
-                 if (bad) finite.store(false, std::memory_order_relaxed);
+                 if (bad) found.store(true, std::memory_order_relaxed);
                });
-    return finite.load();
+    if (found) *flag.data<std::int32_t>() = 1;
   });
+}
+
+void CpuKernels::clip_factor(const Tensor& squares, const Tensor& scale, double limit,
+                             const Tensor& factor, const Tensor& flag) const {
+  require_clip_factor(squares, scale, factor, flag);
+  double sum = 0;
+  for (const double part : squares.elements<double>()) sum += part;
+  if (!std::isfinite(sum)) *flag.data<std::int32_t>() = 1;
+  const double scale_value = *scale.data<double>(), norm = std::sqrt(sum) * scale_value;
+  *factor.data<double>() = scale_value * (norm > limit ? limit / norm : 1);
 }
 
 }  // namespace lockstep::kernels

@@ -1,56 +1,47 @@
 #include "framework/kernels/cuda/cross_entropy.h"
 
 #include "framework/kernels/cuda/cuda_kernels.h"
+#include "framework/kernels/cuda/device_state.h"
 #include "framework/kernels/cuda/map_plan.h"
-#include "framework/kernels/cuda/result.h"
-#include "framework/kernels/dispatch.h"
+#include "framework/kernels/loss_operands.h"
 
 namespace lockstep::kernels::cuda {
 
-LossSum CudaKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
-                                   std::int64_t ignore_index, double label_smoothing,
-                                   const Tensor& grad) const {
-  require_targets("cross_entropy", logits, targets);
+void CudaKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
+                                const CrossEntropyOptions& options,
+                                const CrossEntropyResult& result) const {
+  require_cross_entropy(logits, targets, result);
   const Tensor target_rows = contiguous_on_device(targets);
-  if (grad.defined()) {
-    require_shape("cross_entropy", "grad", grad, logits.shape());
-    require_contiguous("cross_entropy", "grad", grad);
-  }
   const Tensor logit_rows = contiguous_on_device(logits);
   const std::int64_t rows = logits.shape()[0], classes = logits.shape()[1];
-  const CrossEntropyOptions options{rows, classes, ignore_index, 1 - label_smoothing,
-                                    label_smoothing / static_cast<double>(classes)};
-  const std::int64_t* const target_of = target_rows.data<std::int64_t>();
   const Tensor losses = Tensor::empty(logits.context(), {rows}, DType::float64);
-  const Result<LossTotal> total(logits.context());
   visit_float("cross_entropy", logits.dtype(), [&]<class T>(base::TypeTag<T>) {
-    launch_cross_entropy<T>(stream_of(logits), options, logit_rows.data<T>(), target_of,
-                            grad.defined() ? grad.data<T>() : nullptr, losses.data<double>(),
-                            total.on_device());
+    launch_cross_entropy<T>(stream_of(logits),
+                            {rows, classes, options.ignore_index, 1 - options.label_smoothing,
+                             options.label_smoothing / static_cast<double>(classes)},
+                            logit_rows.data<T>(), target_rows.data<std::int64_t>(),
+                            result.grad.defined() ? result.grad.data<T>() : nullptr,
+                            losses.data<double>(),
+                            {result.total.data<double>(), result.accumulate,
+                             result.loss.defined() ? result.loss.data<T>() : nullptr, options.scale,
+                             DeviceState::of(logits.context()).noted()});
   });
-  const LossTotal result = total.get();
-  if (result.first_bad_row < rows) {
-    std::int64_t bad = 0;
-    logits.context().download(&bad, target_of + result.first_bad_row, sizeof bad);
-    throw DataError(fmt::format(
-        "cross_entropy: the target of row {} is {}, expected 0 to {} or {} to ignore it",
-        result.first_bad_row, bad, classes - 1, ignore_index));
-  }
-  return {result.sum, result.count};
 }
 
-std::int64_t CudaKernels::count_correct(const Tensor& logits, const Tensor& targets,
-                                        std::int64_t ignore_index) const {
+void CudaKernels::count_correct(const Tensor& logits, const Tensor& targets,
+                                std::int64_t ignore_index, const Tensor& correct,
+                                bool accumulate) const {
   require_targets("count_correct", logits, targets);
+  require_operand("count_correct", "correct", correct, {1}, DType::float64);
   const Tensor target_rows = contiguous_on_device(targets);
   const Tensor logit_rows = contiguous_on_device(logits);
-  const CrossEntropyOptions options{logits.shape()[0], logits.shape()[1], ignore_index};
-  const Result<unsigned> correct(logits.context(), 0);
+  const std::int64_t rows = logits.shape()[0];
+  const Tensor hits = Tensor::empty(logits.context(), {rows}, DType::float64);
   visit_float("count_correct", logits.dtype(), [&]<class T>(base::TypeTag<T>) {
-    launch_count_correct<T>(stream_of(logits), options, logit_rows.data<T>(),
-                            target_rows.data<std::int64_t>(), correct.on_device());
+    launch_count_correct<T>(stream_of(logits), {rows, logits.shape()[1], ignore_index},
+                            logit_rows.data<T>(), target_rows.data<std::int64_t>(),
+                            hits.data<double>(), correct.data<double>(), accumulate);
   });
-  return correct.get();
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -1,5 +1,6 @@
 #include "framework/kernels/cuda/cross_entropy.h"
 
+#include "framework/kernels/cuda/note.cuh"
 #include "framework/kernels/cuda/rows.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -13,7 +14,7 @@ __device__ bool is_class(std::int64_t target, std::int64_t classes) {
 template <class T>
 struct RowLoss {
   Rows rows;
-  CrossEntropyOptions options;
+  CrossEntropyRows options;
   const T* logits;
   const std::int64_t* targets;
   T* grad;
@@ -58,8 +59,9 @@ struct RowLoss {
 };
 
 // One block, so that the order of the sum is fixed by the number of rows.
-__global__ void total_loss(CrossEntropyOptions options, const std::int64_t* targets,
-                           const double* losses, LossTotal* total) {
+template <class T>
+__global__ void total_loss(CrossEntropyRows options, const std::int64_t* targets,
+                           const double* losses, LossTotal<T> out) {
   const Team<warps_of_a_block> team;
   double sum = 0;
   std::int64_t count = 0, first_bad = options.rows;
@@ -72,7 +74,14 @@ __global__ void total_loss(CrossEntropyOptions options, const std::int64_t* targ
   sum = team.sum(sum);
   count = team.reduce(count, [](std::int64_t a, std::int64_t b) { return a + b; });
   first_bad = team.reduce(first_bad, [](std::int64_t a, std::int64_t b) { return a < b ? a : b; });
-  if (threadIdx.x == 0) *total = {sum, count, first_bad};
+  if (threadIdx.x != 0) return;
+  out.total[0] = out.accumulate ? out.total[0] + sum : sum;
+  out.total[1] = (out.accumulate ? out.total[1] : 0) + static_cast<double>(count);
+  if (out.loss != nullptr) *out.loss = static_cast<T>(out.scale * sum);
+  if (first_bad < options.rows) {
+    note(out.noted, {NotedError::target, first_bad, targets[first_bad], options.classes,
+                     options.ignore_index});
+  }
 }
 
 // The first of a row's largest logits against its target.
@@ -82,7 +91,7 @@ struct CountCorrect {
   std::int64_t ignore_index;
   const T* logits;
   const std::int64_t* targets;
-  unsigned* correct;
+  double* hits;
 
   template <int warps>
   __device__ void operator()(const Team<warps>& team, std::int64_t row) const {
@@ -102,35 +111,47 @@ struct CountCorrect {
     std::int64_t first = team.reduce(best == largest ? at : rows.length,
                                      [](std::int64_t a, std::int64_t b) { return a < b ? a : b; });
     if (in[0] != in[0]) first = 0;  // nothing is larger than NaN
-    if (team.lane() == 0 && targets[row] != ignore_index && targets[row] == first) {
-      atomicAdd(correct, 1u);
+    if (team.lane() == 0) {
+      hits[row] = targets[row] != ignore_index && targets[row] == first ? 1 : 0;
     }
   }
 };
 
+__global__ void total_hits(std::int64_t rows, const double* hits, double* correct,
+                           bool accumulate) {
+  const Team<warps_of_a_block> team;
+  double sum = 0;
+  team.visit(
+      rows, false, [&](std::int64_t, double hit) { sum += hit; }, hits);
+  sum = team.sum(sum);
+  if (threadIdx.x == 0) *correct = (accumulate ? *correct : 0) + sum;
+}
+
 }  // namespace
 
 template <class T>
-void launch_cross_entropy(const device::CudaStream& stream, const CrossEntropyOptions& options,
+void launch_cross_entropy(const device::CudaStream& stream, const CrossEntropyRows& options,
                           const T* logits, const std::int64_t* targets, T* grad, double* losses,
-                          LossTotal* total) {
+                          const LossTotal<T>& total) {
   const Rows rows = rows_of(options.rows, options.classes, logits, static_cast<const T*>(grad));
   launch_rows(stream, rows, RowLoss<T>{rows, options, logits, targets, grad, losses});
-  device::launch(stream, {1, block_threads}, total_loss, options, targets, losses, total);
+  device::launch(stream, {1, block_threads}, total_loss<T>, options, targets, losses, total);
 }
 
 template <class T>
-void launch_count_correct(const device::CudaStream& stream, const CrossEntropyOptions& options,
-                          const T* logits, const std::int64_t* targets, unsigned* correct) {
+void launch_count_correct(const device::CudaStream& stream, const CrossEntropyRows& options,
+                          const T* logits, const std::int64_t* targets, double* hits,
+                          double* correct, bool accumulate) {
   const Rows rows = rows_of(options.rows, options.classes, logits);
-  launch_rows(stream, rows, CountCorrect<T>{rows, options.ignore_index, logits, targets, correct});
+  launch_rows(stream, rows, CountCorrect<T>{rows, options.ignore_index, logits, targets, hits});
+  device::launch(stream, {1, block_threads}, total_hits, options.rows, hits, correct, accumulate);
 }
 
-#define LOCKSTEP_CROSS_ENTROPY(T)                                                             \
-  template void launch_cross_entropy(const device::CudaStream&, const CrossEntropyOptions&,   \
-                                     const T*, const std::int64_t*, T*, double*, LossTotal*); \
-  template void launch_count_correct(const device::CudaStream&, const CrossEntropyOptions&,   \
-                                     const T*, const std::int64_t*, unsigned*);
+#define LOCKSTEP_CROSS_ENTROPY(T)                                                                  \
+  template void launch_cross_entropy(const device::CudaStream&, const CrossEntropyRows&, const T*, \
+                                     const std::int64_t*, T*, double*, const LossTotal<T>&);       \
+  template void launch_count_correct(const device::CudaStream&, const CrossEntropyRows&, const T*, \
+                                     const std::int64_t*, double*, double*, bool);
 LOCKSTEP_CROSS_ENTROPY(float)
 LOCKSTEP_CROSS_ENTROPY(double)
 #undef LOCKSTEP_CROSS_ENTROPY

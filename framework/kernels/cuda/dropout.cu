@@ -9,11 +9,12 @@ constexpr int words = 4;  // of a Philox block, one for each of so many neighbou
 
 template <class T>
 __global__ void drop(Dropout<T> dropout, bool aligned, const T* x, T* y) {
+  const base::PhiloxKey key = base::RandomStream::key_of(dropout.purpose, *dropout.step);
   const std::int64_t groups = (dropout.width + words - 1) / words;
   for (std::int64_t i = grid_thread(); i < dropout.rows * groups; i += grid_stride()) {
     const std::int64_t row = i / groups, group = i % groups;
     const base::PhiloxCounter drawn =
-        base::random_block(dropout.key, static_cast<std::uint64_t>(dropout.first_row + row),
+        base::random_block(key, static_cast<std::uint64_t>(dropout.first_row + row),
                            static_cast<std::uint64_t>(group));
     const std::int64_t first = row * dropout.width + group * words;
     const std::int64_t left = dropout.width - group * words;

@@ -11,7 +11,8 @@ namespace lockstep::kernels::cuda {
 // its draw are at least `threshold`. Row i draws as row first_row + i.
 template <class T>
 struct Dropout {
-  base::PhiloxKey key;
+  std::uint64_t purpose = 0;            // of the stream, as RandomStream::key_of takes it
+  const std::uint64_t* step = nullptr;  // on the device
   std::uint32_t threshold = 0;
   T scale = 1;
   std::int64_t first_row = 0;

@@ -1,5 +1,6 @@
 #include "framework/kernels/cuda/embedding.h"
 
+#include "framework/kernels/cuda/note.cuh"
 #include "framework/kernels/cuda/rows.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -53,7 +54,22 @@ struct SumRowGroups {
   }
 };
 
+__global__ void note_bad_index(std::int64_t rows, const std::int64_t* indices,
+                               unsigned long long none, unsigned long long* first_bad,
+                               NotedError* noted) {
+  if (*first_bad == none) return;
+  const auto position = static_cast<std::int64_t>(*first_bad);
+  note(noted, {NotedError::index, position, indices[position], rows, 0});
+  *first_bad = none;
+}
+
 }  // namespace
+
+void launch_note_bad_index(const device::CudaStream& stream, std::int64_t rows,
+                           const std::int64_t* indices, unsigned long long* first_bad,
+                           NotedError* noted) {
+  device::launch(stream, {1, 1}, note_bad_index, rows, indices, ~0ull, first_bad, noted);
+}
 
 template <class T>
 void launch_gather_rows(const device::CudaStream& stream, std::int64_t positions,

@@ -5,6 +5,7 @@
 #include "framework/kernels/convert.h"
 #include "framework/kernels/cuda/cuda_kernels.h"
 #include "framework/kernels/cuda/map_plan.h"
+#include "framework/kernels/store_operands.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -54,6 +55,11 @@ void CudaKernels::copy(const Tensor& x, const Tensor& out) const {
       launch_copy<Bits>(stream, plan_map(out, x), from, to);
     }
   });
+}
+
+void CudaKernels::store(std::span<const std::byte> bytes, const Tensor& out) const {
+  require_store(bytes, out);
+  if (!bytes.empty()) launch_store(stream_of(out), bytes, out.data());
 }
 
 }  // namespace lockstep::kernels::cuda

@@ -1,9 +1,11 @@
 #include "framework/kernels/cuda/memory.h"
 
+#include <cstring>
 #include <type_traits>
 
 #include "framework/kernels/convert.h"
 #include "framework/kernels/cuda/map.cuh"
+#include "framework/kernels/operations.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -100,6 +102,14 @@ void convert_floats(const device::CudaStream& stream, const MapLoop& loop, const
   map(stream, loop, ConvertTo<To>{}, static_cast<To*>(out), static_cast<const From*>(x));
 }
 
+struct StoredBytes {
+  std::uint8_t byte[most_stored_bytes];
+};
+
+__global__ void store_bytes(StoredBytes bytes, unsigned count, std::uint8_t* out) {
+  if (threadIdx.x < count) out[threadIdx.x] = bytes.byte[threadIdx.x];
+}
+
 }  // namespace
 
 template <class Bits>
@@ -120,6 +130,13 @@ void launch_transposed_copy(const device::CudaStream& stream, const TransposedMa
   const unsigned blocks = blocks_for(matrices.batch.count * down * across, 1);
   device::launch(stream, {blocks, dim3(tile, tile_rows)}, copy_transposed<Bits>, matrices, down,
                  across, x, out);
+}
+
+void launch_store(const device::CudaStream& stream, std::span<const std::byte> bytes, void* out) {
+  StoredBytes stored{};
+  std::memcpy(stored.byte, bytes.data(), bytes.size());
+  device::launch(stream, {1, most_stored_bytes}, store_bytes, stored,
+                 static_cast<unsigned>(bytes.size()), static_cast<std::uint8_t*>(out));
 }
 
 void launch_convert(const device::CudaStream& stream, const MapLoop& loop, DType from,

@@ -1,6 +1,9 @@
 // Launchers that fill, copy and convert.
 #pragma once
 
+#include <cstddef>
+#include <span>
+
 #include "framework/base/dtype.h"
 #include "framework/device/cuda/cuda_stream.h"
 #include "framework/kernels/cuda/operands.h"
@@ -24,6 +27,10 @@ struct TransposedMatrices {
 template <class Bits>
 void launch_transposed_copy(const device::CudaStream& stream, const TransposedMatrices& matrices,
                             const Bits* x, Bits* out);
+
+// At most most_stored_bytes of them, which are an argument of the kernel: they are taken
+// when this returns, and no memory has to stay as it is until a copy is done.
+void launch_store(const device::CudaStream& stream, std::span<const std::byte> bytes, void* out);
 
 void launch_convert(const device::CudaStream& stream, const MapLoop& loop, DType from,
                     const void* x, DType to, void* out);

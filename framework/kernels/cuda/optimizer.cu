@@ -9,16 +9,16 @@ namespace {
 
 constexpr int width = 4;
 
+// One element's update; made in each thread from the constants on the device.
 template <class T>
 struct PlainSgd {
   SgdConstants<T> constants;
   __device__ void operator()(T& p, T g) const { p -= constants.lr * (g + constants.decay * p); }
 };
 
-template <class T>
+template <class T, bool nesterov>
 struct MomentumSgd {
   SgdConstants<T> constants;
-  bool nesterov;
   __device__ void operator()(T& p, T g, T& buffer) const {
     const T step = g + constants.decay * p;
     buffer = constants.momentum * buffer + step;
@@ -38,25 +38,38 @@ struct Adam {
   }
 };
 
+// g = clamp(scale * grad, -limit, limit)
+template <class T>
+struct Clamp {
+  T scale, limit;
+  __device__ T operator()(T grad) const {
+    const T scaled = scale * grad;
+    const T below = scaled > limit ? limit : scaled;
+    return below < -limit ? -limit : below;
+  }
+};
+
 // One element. A gradient that is not finite leaves its parameter as it was; returns whether it was
 // one.
 template <class T, class Update, class... State>
-__device__ bool update_element(const Update& update, const Gradient<T>& gradient, T& parameter,
-                               T grad, State&... state) {
+__device__ bool update_element(const Update& update, const Clamp<T>& clamp, T& parameter, T grad,
+                               State&... state) {
   const bool bad = grad - grad != T(0);  // 0 for finite values and NaN for the others
   const T before = parameter;
-  const T scaled = gradient.scale * grad;
-  const T below = scaled > gradient.limit ? gradient.limit : scaled;
-  update(parameter, below < -gradient.limit ? -gradient.limit : below, state...);
+  update(parameter, clamp(grad), state...);
   if (bad) parameter = before;
   return bad;
 }
 
 // update(parameter, gradient, state...) for each element; parameter and state are read and written
 // once.
-template <class T, class Update, class... State>
-__global__ void update_range(std::int64_t head, std::int64_t count, Update update, T* parameter,
-                             Gradient<T> gradient, State*... state) {
+template <class Update, class T, class Constants, class... State>
+__global__ void update_range(std::int64_t head, std::int64_t count, const Constants* constants,
+                             T* parameter, Gradient<T> gradient, State*... state) {
+  if (gradient.skip != nullptr && *gradient.skip != 0) return;
+  const Update update{*constants};
+  const double factor = gradient.factor == nullptr ? 1 : *gradient.factor;
+  const Clamp<T> clamp{static_cast<T>(gradient.scale * factor), gradient.limit};
   const T* const grad = gradient.grad;
   bool bad = false;
   const std::int64_t chunks = (count - head) / width;
@@ -65,7 +78,7 @@ __global__ void update_range(std::int64_t head, std::int64_t count, Update updat
     const auto apply = [&](Chunk<width, T> p, const Chunk<width, T>& g, auto... s) {
 #pragma unroll
       for (int lane = 0; lane < width; ++lane) {
-        bad |= update_element(update, gradient, p.lane[lane], g.lane[lane], s.lane[lane]...);
+        bad |= update_element(update, clamp, p.lane[lane], g.lane[lane], s.lane[lane]...);
       }
       store_chunk(parameter + first, p);
       (store_chunk(state + first, s), ...);
@@ -77,48 +90,50 @@ __global__ void update_range(std::int64_t head, std::int64_t count, Update updat
   const std::int64_t tail = head + chunks * width;
   for (std::int64_t i = grid_thread(); i < head + count - tail; i += grid_stride()) {
     const std::int64_t at = i < head ? i : i - head + tail;
-    bad |= update_element(update, gradient, parameter[at], grad[at], state[at]...);
+    bad |= update_element(update, clamp, parameter[at], grad[at], state[at]...);
   }
   if (bad && gradient.nonfinite != nullptr) atomicExch(gradient.nonfinite, 1);
 }
 
-template <class T, class Update, class... State>
-void launch_update(const device::CudaStream& stream, std::int64_t count, Update update,
+template <class Update, class T, class Constants, class... State>
+void launch_update(const device::CudaStream& stream, std::int64_t count, const Constants* constants,
                    T* parameter, const Gradient<T>& gradient, State*... state) {
   if (count == 0) return;
   const std::int64_t head = unaligned_head(count, static_cast<const T*>(parameter), gradient.grad,
                                            static_cast<const T*>(state)...);
   const std::int64_t tasks = head < count ? count / width : count;
-  device::launch(stream, {blocks_for(tasks), block_threads}, update_range<T, Update, State...>,
-                 head, count, update, parameter, gradient, state...);
+  device::launch(stream, {blocks_for(tasks), block_threads},
+                 update_range<Update, T, Constants, State...>, head, count, constants, parameter,
+                 gradient, state...);
 }
 
 }  // namespace
 
 template <class T>
 void launch_sgd(const device::CudaStream& stream, std::int64_t count,
-                const SgdConstants<T>& constants, bool nesterov, T* parameter,
+                const SgdConstants<T>* constants, bool nesterov, T* parameter,
                 const Gradient<T>& gradient, T* momentum) {
   if (momentum == nullptr) {
-    launch_update(stream, count, PlainSgd<T>{constants}, parameter, gradient);
+    launch_update<PlainSgd<T>>(stream, count, constants, parameter, gradient);
+  } else if (nesterov) {
+    launch_update<MomentumSgd<T, true>>(stream, count, constants, parameter, gradient, momentum);
   } else {
-    launch_update(stream, count, MomentumSgd<T>{constants, nesterov}, parameter, gradient,
-                  momentum);
+    launch_update<MomentumSgd<T, false>>(stream, count, constants, parameter, gradient, momentum);
   }
 }
 
 template <class T>
 void launch_adam(const device::CudaStream& stream, std::int64_t count,
-                 const AdamConstants<T>& constants, T* parameter, const Gradient<T>& gradient,
+                 const AdamConstants<T>* constants, T* parameter, const Gradient<T>& gradient,
                  T* first_moment, T* second_moment) {
-  launch_update(stream, count, Adam<T>{constants}, parameter, gradient, first_moment,
-                second_moment);
+  launch_update<Adam<T>>(stream, count, constants, parameter, gradient, first_moment,
+                         second_moment);
 }
 
 #define LOCKSTEP_OPTIMIZER(T)                                                                     \
-  template void launch_sgd(const device::CudaStream&, std::int64_t, const SgdConstants<T>&, bool, \
+  template void launch_sgd(const device::CudaStream&, std::int64_t, const SgdConstants<T>*, bool, \
                            T*, const Gradient<T>&, T*);                                           \
-  template void launch_adam(const device::CudaStream&, std::int64_t, const AdamConstants<T>&, T*, \
+  template void launch_adam(const device::CudaStream&, std::int64_t, const AdamConstants<T>*, T*, \
                             const Gradient<T>&, T*, T*);
 LOCKSTEP_OPTIMIZER(float)
 LOCKSTEP_OPTIMIZER(double)

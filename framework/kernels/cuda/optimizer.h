@@ -8,23 +8,27 @@
 
 namespace lockstep::kernels::cuda {
 
-// The gradient as a step takes it: clamp(scale * grad, -limit, limit). *nonfinite, unless nullptr,
-// is set to 1 where an element of grad is not finite.
+// The gradient as a step takes it: clamp(scale * *factor * grad, -limit, limit). Where *skip is not
+// 0 the step does nothing. *nonfinite is set to 1 where an element of grad is not finite. Each of
+// the pointers on this side of `grad` may be nullptr.
 template <class T>
 struct Gradient {
   const T* grad = nullptr;
-  T scale = 1, limit = 0;
+  double scale = 1;
+  const double* factor = nullptr;
+  T limit = 0;
+  const std::int32_t* skip = nullptr;
   std::int32_t* nonfinite = nullptr;
 };
 
-// `momentum` is nullptr where there is none.
+// `constants` are on the device. `momentum` is nullptr where there is none.
 template <class T>
 void launch_sgd(const device::CudaStream& stream, std::int64_t count,
-                const SgdConstants<T>& constants, bool nesterov, T* parameter,
+                const SgdConstants<T>* constants, bool nesterov, T* parameter,
                 const Gradient<T>& gradient, T* momentum);
 template <class T>
 void launch_adam(const device::CudaStream& stream, std::int64_t count,
-                 const AdamConstants<T>& constants, T* parameter, const Gradient<T>& gradient,
+                 const AdamConstants<T>* constants, T* parameter, const Gradient<T>& gradient,
                  T* first_moment, T* second_moment);
 
 }  // namespace lockstep::kernels::cuda

@@ -5,8 +5,7 @@
 #include "framework/kernels/cuda/cuda_kernels.h"
 #include "framework/kernels/cuda/elementwise.h"
 #include "framework/kernels/cuda/map_plan.h"
-#include "framework/kernels/cuda/result.h"
-#include "framework/kernels/dispatch.h"
+#include "framework/kernels/loss_operands.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -78,25 +77,30 @@ void CudaKernels::multiply_sum_to(double alpha, const Tensor& a, const Tensor& b
   });
 }
 
-double CudaKernels::sum_of_squares(const Tensor& x) const {
+void CudaKernels::sum_of_squares(const Tensor& x, const Tensor& sum) const {
   require_contiguous("sum_of_squares", "x", x);
+  require_operand("sum_of_squares", "sum", sum, {1}, DType::float64);
   const Tensor parts =
       Tensor::empty(x.context(), {ceil_div(x.count(), terms_of_a_part)}, DType::float64);
-  const Result<double> sum(x.context());
   visit_float("sum_of_squares", x.dtype(), [&]<class T>(base::TypeTag<T>) {
     launch_sum_of_squares<T>(stream_of(x), x.count(), x.data<T>(), parts.data<double>(),
-                             sum.on_device());
+                             sum.data<double>());
   });
-  return sum.get();
 }
 
-bool CudaKernels::all_finite(const Tensor& x) const {
-  require_contiguous("all_finite", "x", x);
-  const Result<unsigned> not_finite(x.context(), 0);
-  visit_float("all_finite", x.dtype(), [&]<class T>(base::TypeTag<T>) {
-    launch_find_not_finite<T>(stream_of(x), x.count(), x.data<T>(), not_finite.on_device());
+void CudaKernels::find_nonfinite(const Tensor& x, const Tensor& flag) const {
+  require_contiguous("find_nonfinite", "x", x);
+  require_operand("find_nonfinite", "flag", flag, {1}, DType::int32);
+  visit_float("find_nonfinite", x.dtype(), [&]<class T>(base::TypeTag<T>) {
+    launch_find_nonfinite<T>(stream_of(x), x.count(), x.data<T>(), flag.data<std::int32_t>());
   });
-  return not_finite.get() == 0;
+}
+
+void CudaKernels::clip_factor(const Tensor& squares, const Tensor& scale, double limit,
+                              const Tensor& factor, const Tensor& flag) const {
+  require_clip_factor(squares, scale, factor, flag);
+  launch_clip_factor(stream_of(squares), squares.count(), squares.data<double>(),
+                     scale.data<double>(), limit, factor.data<double>(), flag.data<std::int32_t>());
 }
 
 }  // namespace lockstep::kernels::cuda

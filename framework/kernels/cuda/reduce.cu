@@ -96,8 +96,7 @@ __global__ void add_all(std::int64_t count, const double* parts, double* out) {
 }
 
 template <class T>
-__global__ void find_not_finite(std::int64_t count, bool aligned, const T* x,
-                                unsigned* not_finite) {
+__global__ void find_nonfinite(std::int64_t count, bool aligned, const T* x, std::int32_t* flag) {
   const Team<1> team;
   const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
   for (std::int64_t task = team.first_row(); task < tasks; task += team.row_step()) {
@@ -108,8 +107,18 @@ __global__ void find_not_finite(std::int64_t count, bool aligned, const T* x,
         // v - v is 0 for finite values and NaN for the others.
         [&](std::int64_t, T value) { bad = bad || value - value != T(0); },
         x + task * terms_of_a_part);
-    if (__any_sync(device::full_warp, bad) && team.lane() == 0) atomicOr(not_finite, 1u);
+    if (__any_sync(device::full_warp, bad) && team.lane() == 0) atomicExch(flag, 1);
   }
+}
+
+// One thread, since the host adds in this order too and there is one term for each rank and bucket.
+__global__ void find_clip_factor(std::int64_t count, const double* squares, const double* scale,
+                                 double limit, double* factor, std::int32_t* flag) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < count; ++i) sum += squares[i];
+  if (sum - sum != 0) *flag = 1;
+  const double norm = std::sqrt(sum) * *scale;
+  *factor = *scale * (norm > limit ? limit / norm : 1);
 }
 
 template <class T>
@@ -160,12 +169,17 @@ void launch_sum_of_squares(const device::CudaStream& stream, std::int64_t count,
 }
 
 template <class T>
-void launch_find_not_finite(const device::CudaStream& stream, std::int64_t count, const T* x,
-                            unsigned* not_finite) {
+void launch_find_nonfinite(const device::CudaStream& stream, std::int64_t count, const T* x,
+                           std::int32_t* flag) {
   const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
   if (tasks == 0) return;
-  device::launch(stream, {blocks_for(tasks, Team<1>::of_a_block), block_threads},
-                 find_not_finite<T>, count, is_aligned(x), x, not_finite);
+  device::launch(stream, {blocks_for(tasks, Team<1>::of_a_block), block_threads}, find_nonfinite<T>,
+                 count, is_aligned(x), x, flag);
+}
+
+void launch_clip_factor(const device::CudaStream& stream, std::int64_t count, const double* squares,
+                        const double* scale, double limit, double* factor, std::int32_t* flag) {
+  device::launch(stream, {1, 1}, find_clip_factor, count, squares, scale, limit, factor, flag);
 }
 
 #define LOCKSTEP_REDUCE(T)                                                                        \
@@ -173,8 +187,8 @@ void launch_find_not_finite(const device::CudaStream& stream, std::int64_t count
                            T*, bool, double*);                                                    \
   template void launch_sum_of_squares(const device::CudaStream&, std::int64_t, const T*, double*, \
                                       double*);                                                   \
-  template void launch_find_not_finite(const device::CudaStream&, std::int64_t, const T*,         \
-                                       unsigned*);
+  template void launch_find_nonfinite(const device::CudaStream&, std::int64_t, const T*,          \
+                                      std::int32_t*);
 LOCKSTEP_REDUCE(float)
 LOCKSTEP_REDUCE(double)
 #undef LOCKSTEP_REDUCE

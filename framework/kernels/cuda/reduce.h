@@ -40,9 +40,13 @@ template <class T>
 void launch_sum_of_squares(const device::CudaStream& stream, std::int64_t count, const T* x,
                            double* parts, double* out);
 
-// Makes *not_finite not 0 if a value of x[0..count) is infinite or NaN.
+// Makes *flag 1 if a value of x[0..count) is infinite or NaN.
 template <class T>
-void launch_find_not_finite(const device::CudaStream& stream, std::int64_t count, const T* x,
-                            unsigned* not_finite);
+void launch_find_nonfinite(const device::CudaStream& stream, std::int64_t count, const T* x,
+                           std::int32_t* flag);
+
+// Kernels::clip_factor on `count` sums of squares.
+void launch_clip_factor(const device::CudaStream& stream, std::int64_t count, const double* squares,
+                        const double* scale, double limit, double* factor, std::int32_t* flag);
 
 }  // namespace lockstep::kernels::cuda

@@ -122,7 +122,7 @@ TEST_F(EngineTest, WritesGradientsWhereTheyBelong) {
 TEST_F(EngineTest, TheSeedScalesEveryGradient) {
   const Variable x = leaf("x");
   BackwardOptions options;
-  options.seed_gradient = 0.25;
+  options.seed_gradient = Tensor::from<double>(context, {0.25}, {1});
   backward(probe("op", {x, x}), options);
   EXPECT_EQ(gradient(x), 0.5);
 }
@@ -130,7 +130,7 @@ TEST_F(EngineTest, TheSeedScalesEveryGradient) {
 TEST_F(EngineTest, ALeafIsItsOwnGradient) {
   const Variable x = leaf("x", {1, 1});
   BackwardOptions options = announcing();
-  options.seed_gradient = 3;
+  options.seed_gradient = Tensor::from<float>(context, {3}, {1});
   backward(x, options);
   EXPECT_EQ(gradient(x), 3);
   EXPECT_THAT(events, ElementsAre("ready x"));

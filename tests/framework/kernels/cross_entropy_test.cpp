@@ -11,6 +11,20 @@ namespace {
 const Kernels& kernels = kernels_under_test();
 constexpr std::int64_t ignore = -100;
 
+struct Loss {
+  double sum, count;
+};
+
+Loss loss_of(const Tensor& logits, const Tensor& targets, double label_smoothing,
+             const Tensor& grad = {}) {
+  const Tensor total = Tensor::empty(logits.context(), {2}, DType::float64);
+  kernels.cross_entropy(logits, targets, {.label_smoothing = label_smoothing},
+                        {.total = total, .grad = grad});
+  kernels.throw_noted_error(logits.context());
+  const Values values = values_of(total);
+  return {values[0], values[1]};
+}
+
 Tensor random_targets(Context& context, Random& random, std::int64_t rows, std::int64_t classes) {
   std::vector<std::int64_t> targets;
   for (std::int64_t i = 0; i < rows; ++i) {
@@ -31,13 +45,13 @@ TEST(CrossEntropy, LossAndGradientMatchTheDefinition) {
         random_tensor(*context, random, {rows, classes}, dtype, random.layout(false), -9, 9);
     const Tensor targets = random_targets(*context, random, rows, classes);
     const Tensor grad = trial % 4 == 0 ? Tensor{} : Tensor::empty(*context, {rows, classes}, dtype);
-    const LossSum loss = kernels.cross_entropy(logits, targets, ignore, smoothing, grad);
+    const Loss loss = loss_of(logits, targets, smoothing, grad);
 
     const Values x = values_of(logits);
     const std::vector<std::int64_t> target_of = targets.to_vector<std::int64_t>();
     Values expected_grad;
     double expected = 0;
-    std::int64_t count = 0;
+    double count = 0;
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t target = target_of[static_cast<std::size_t>(row)];
       const double* const z = x.data() + row * classes;
@@ -55,7 +69,7 @@ TEST(CrossEntropy, LossAndGradientMatchTheDefinition) {
     EXPECT_NEAR(loss.sum, expected, tolerance(dtype, 40) * (1 + std::abs(expected)));
     if (grad.defined()) expect_close(grad, expected_grad, tolerance(dtype, 16));
     // Without a gradient to write the loss has the same bits.
-    EXPECT_EQ(kernels.cross_entropy(logits, targets, ignore, smoothing, {}).sum, loss.sum);
+    EXPECT_EQ(loss_of(logits, targets, smoothing).sum, loss.sum);
   }
 }
 
@@ -66,9 +80,7 @@ TEST(CrossEntropy, SameBitsForAnyThreadCount) {
     Random random(2);
     const Tensor logits = random_tensor(*context, random, {20000, 11}, DType::float32);
     const Tensor targets = random_targets(*context, random, 20000, 11);
-    const double sum =
-        kernels.cross_entropy(logits, targets, ignore, 0.05, Tensor::empty(*context, {20000, 11}))
-            .sum;
+    const double sum = loss_of(logits, targets, 0.05, Tensor::empty(*context, {20000, 11})).sum;
     if (previous >= 0) {
       EXPECT_EQ(sum, previous);
     }
@@ -81,7 +93,7 @@ TEST(CrossEntropy, SurvivesLargeLogits) {
   const Tensor logits = Tensor::from(*context, {1e4f, -1e4f, 0.0f}, {1, 3}),
                grad = Tensor::empty(*context, {1, 3});
   const Tensor targets = Tensor::from<std::int64_t>(*context, {1}, {1});
-  EXPECT_EQ(kernels.cross_entropy(logits, targets, ignore, 0, grad).sum, 2e4);
+  EXPECT_EQ(loss_of(logits, targets, 0, grad).sum, 2e4);
   expect_close(grad, {1, -1, 0}, 0);
 }
 
@@ -93,7 +105,7 @@ TEST(CrossEntropy, BadTargetsNameRowAndValue) {
        {std::int64_t{10}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::max()}) {
     const Tensor targets = Tensor::from<std::int64_t>(*context, {3, ignore, bad}, {3});
     try {
-      kernels.cross_entropy(logits, targets, ignore, 0, {});
+      loss_of(logits, targets, 0);
       FAIL() << "accepted " << bad;
     } catch (const DataError& error) {
       EXPECT_THAT(std::string(error.what()),
@@ -102,13 +114,61 @@ TEST(CrossEntropy, BadTargetsNameRowAndValue) {
   }
 }
 
+TEST(CrossEntropy, AddsToTheTotalAndScalesTheLoss) {
+  const auto context = make_test_context();
+  Random random(3);
+  for (const DType dtype : float_types) {
+    const Tensor logits = random_tensor(*context, random, {37, 5}, dtype);
+    const Tensor targets = random_targets(*context, random, 37, 5);
+    const Loss once = loss_of(logits, targets, 0.1);
+    const Tensor total = Tensor::empty(*context, {2}, DType::float64),
+                 loss = Tensor::empty(*context, {}, dtype);
+    assign(total, {3, 4});
+    kernels.cross_entropy(logits, targets, {.label_smoothing = 0.1, .scale = 0.3},
+                          {.total = total, .accumulate = true, .loss = loss});
+    EXPECT_EQ(values_of(total), (Values{3 + once.sum, 4 + once.count}));
+    const double scaled = 0.3 * once.sum;
+    EXPECT_EQ(values_of(loss),
+              Values{dtype == DType::float32 ? double{static_cast<float>(scaled)} : scaled});
+  }
+}
+
+// On a GPU the first error stands until it is asked for.
+TEST(CrossEntropy, AnErrorIsThrownOnce) {
+  const auto context = make_test_context();
+  const Tensor logits = Tensor::empty(*context, {2, 3});
+  kernels.fill(0, logits);
+  EXPECT_THROW(loss_of(logits, Tensor::from<std::int64_t>(*context, {0, 7}, {2}), 0), DataError);
+  EXPECT_NO_THROW(kernels.throw_noted_error(*context));
+  EXPECT_EQ(loss_of(logits, Tensor::from<std::int64_t>(*context, {0, ignore}, {2}), 0).count, 1);
+}
+
+TEST(CrossEntropy, OperandsThatDoNotFitAreRefused) {
+  const auto context = make_test_context();
+  const Tensor logits = Tensor::empty(*context, {2, 3}),
+               targets = Tensor::empty(*context, {2}, DType::int64);
+  const Tensor total = Tensor::empty(*context, {2}, DType::float64);
+  const auto refused = [&](const CrossEntropyResult& result) {
+    EXPECT_THROW(kernels.cross_entropy(logits, targets, {}, result), UsageError);
+  };
+  refused({.total = Tensor::empty(*context, {2})});
+  refused({.total = Tensor::empty(*context, {3}, DType::float64)});
+  refused({.total = total, .loss = Tensor::empty(*context, {}, DType::float64)});
+  refused({.total = total, .grad = Tensor::empty(*context, {3, 2})});
+  EXPECT_THROW(kernels.count_correct(logits, targets, ignore, Tensor::empty(*context, {1}), false),
+               UsageError);
+}
+
 TEST(CrossEntropy, CountsCorrectRows) {
   const auto context = make_test_context();
   const Tensor logits =
       Tensor::from(*context, {1.f, 3.f, 2.f, 5.f, 5.f, 0.f, 5.f, 5.f, 0.f, 0.f, 0.f, 9.f}, {4, 3});
   const Tensor targets = Tensor::from<std::int64_t>(*context, {1, 0, 1, ignore}, {4});
-  EXPECT_EQ(kernels.count_correct(logits, targets, ignore),
-            2);  // of equals the first; ignored never
+  const Tensor correct = Tensor::empty(*context, {1}, DType::float64);
+  kernels.count_correct(logits, targets, ignore, correct, false);
+  EXPECT_EQ(values_of(correct), Values{2});  // of equals the first; ignored never
+  kernels.count_correct(logits, targets, ignore, correct, true);
+  EXPECT_EQ(values_of(correct), Values{4});
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 #include <string>
 
 #include "tests/framework/kernels/reference.h"
@@ -85,6 +87,29 @@ TEST(Embedding, GroupsPositionsByRowInTheirOrder) {
   EXPECT_EQ(empty.starts.to_vector<std::int64_t>(), (Integers{0, 0, 0}));
 }
 
+// More positions than a block of a GPU sorts, and rows whose numbers have one to three bytes.
+TEST(Embedding, GroupsManyPositionsStably) {
+  const auto context = make_test_context();
+  Random random(4);
+  for (const std::int64_t rows : {1, 200, 256, 257, 70'000}) {
+    const std::int64_t positions = random.integer(4000, 5000);
+    Integers of_position;
+    for (std::int64_t i = 0; i < positions; ++i)
+      of_position.push_back(i % 3 == 0 ? rows - 1 : random.integer(0, rows - 1));
+    const Groups groups = group(of_integers(*context, of_position, {positions}), rows);
+    Integers order(of_position.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+      return of_position[static_cast<std::size_t>(a)] < of_position[static_cast<std::size_t>(b)];
+    });
+    EXPECT_EQ(groups.order.to_vector<std::int64_t>(), order);
+    Integers starts(static_cast<std::size_t>(rows) + 1);
+    for (const std::int64_t row : of_position) ++starts[static_cast<std::size_t>(row) + 1];
+    std::partial_sum(starts.begin(), starts.end(), starts.begin());
+    EXPECT_EQ(groups.starts.to_vector<std::int64_t>(), starts);
+  }
+}
+
 // To the bit: equal rows are added in the order of their positions. The blocks are random.
 TEST(Embedding, SumsRowsInTheOrderOfPositionsBlockByBlock) {
   const auto context = make_test_context(2);
@@ -148,8 +173,19 @@ TEST(Embedding, BadIndicesNamePositionValueAndRange) {
     const Tensor indices = of_integers(*context, {9, 0, bad, bad}, {2, 2});
     const std::string message =
         "the index at position 2 is " + std::to_string(bad) + ", expected one in [0, 10)";
-    expect_usage_error([&] { kernels.gather_rows(table, indices, out); }, message);
-    expect_usage_error([&] { group(indices, 10); }, message);
+    expect_usage_error(
+        [&] {
+          kernels.gather_rows(table, indices, out);
+          kernels.throw_noted_error(*context);
+        },
+        message);
+    expect_usage_error(
+        [&] {
+          group(indices, 10);
+          kernels.throw_noted_error(*context);
+        },
+        message);
+    EXPECT_NO_THROW(kernels.throw_noted_error(*context));
   }
 }
 

@@ -82,5 +82,19 @@ TEST(Memory, KernelsAreFoundByDevice) {
   EXPECT_FALSE(cpu_kernels_description().empty());
 }
 
+TEST(Memory, StoresBytesThatMayChangeAtOnce) {
+  const auto context = make_test_context();
+  std::vector<float> values{1, 2, 3, 4, 5};
+  const Tensor whole = Tensor::empty(*context, {7});
+  kernels.fill(9, whole);
+  kernels.store(std::as_bytes(std::span(values)), whole.slice(0, 1, 6));
+  values.assign(5, 0);
+  EXPECT_EQ(values_of(whole), (Values{9, 1, 2, 3, 4, 5, 9}));
+  EXPECT_THROW(kernels.store(std::as_bytes(std::span(values)), whole), UsageError);
+  const std::vector<float> many(33);
+  EXPECT_THROW(kernels.store(std::as_bytes(std::span(many)), Tensor::empty(*context, {33})),
+               UsageError);
+}
+
 }  // namespace
 }  // namespace lockstep::kernels::testing

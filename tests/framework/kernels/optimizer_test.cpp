@@ -3,12 +3,27 @@
 #include <algorithm>
 #include <limits>
 
+#include "framework/kernels/stored_constants.h"
 #include "tests/framework/kernels/reference.h"
 
 namespace lockstep::kernels::testing {
 namespace {
 
 const Kernels& kernels = kernels_under_test();
+
+void sgd(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
+         const GradientUse& use, const SgdOptions& options, bool nesterov = false) {
+  const Tensor constants = make_sgd_constants(parameter);
+  store_constants(options, constants);
+  kernels.sgd_step(parameter, grad, momentum, nesterov, constants, use);
+}
+
+void adam(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
+          const Tensor& second_moment, const GradientUse& use, const AdamOptions& options) {
+  const Tensor constants = make_adam_constants(parameter);
+  store_constants(options, constants);
+  kernels.adam_step(parameter, grad, first_moment, second_moment, constants, use);
+}
 
 TEST(OptimizerKernels, SgdFollowsPyTorch) {
   const auto context = make_test_context(2);
@@ -18,7 +33,7 @@ TEST(OptimizerKernels, SgdFollowsPyTorch) {
       for (int variant = 0; variant < 4; ++variant) {
         SgdOptions options{.lr = 0.1, .momentum = 0.9};
         options.weight_decay = variant & 1 ? 0.01 : 0;
-        options.nesterov = (variant & 2) != 0;
+        const bool nesterov = (variant & 2) != 0;
         const Tensor parameter = random_tensor(*context, random, {count}, dtype);
         const Tensor momentum = Tensor::empty(*context, {count}, dtype);
         kernels.fill(0, momentum);
@@ -29,10 +44,10 @@ TEST(OptimizerKernels, SgdFollowsPyTorch) {
           for (std::size_t i = 0; i < p.size(); ++i) {
             double d = 0.5 * g[i] + options.weight_decay * p[i];
             buffer[i] = options.momentum * buffer[i] + d;
-            d = options.nesterov ? d + options.momentum * buffer[i] : buffer[i];
+            d = nesterov ? d + options.momentum * buffer[i] : buffer[i];
             p[i] -= options.lr * d;
           }
-          kernels.sgd_step(parameter, grad, momentum, {.scale = 0.5}, options);
+          sgd(parameter, grad, momentum, {.scale = 0.5}, options, nesterov);
           expect_close(momentum, buffer, tolerance(dtype, 8));
           expect_close(parameter, p, tolerance(dtype, 8));
         }
@@ -51,7 +66,7 @@ TEST(OptimizerKernels, SgdWithoutMomentum) {
     const Values g = values_of(grad);
     for (std::size_t i = 0; i < expected.size(); ++i)
       expected[i] -= 0.1 * (g[i] + 0.01 * expected[i]);
-    kernels.sgd_step(parameter, grad, {}, {}, {.lr = 0.1, .weight_decay = 0.01});
+    sgd(parameter, grad, {}, {}, {.lr = 0.1, .weight_decay = 0.01});
     expect_close(parameter, expected, tolerance(dtype));
   }
 }
@@ -86,7 +101,7 @@ TEST(OptimizerKernels, AdamAndAdamWFollowPyTorch) {
             const double v_hat = v[i] / (1 - std::pow(options.beta2, step));
             p[i] -= options.lr * m_hat / (std::sqrt(v_hat) + options.epsilon);
           }
-          kernels.adam_step(parameter, grad, first, second, {.scale = 2}, options);
+          adam(parameter, grad, first, second, {.scale = 2}, options);
           expect_close(first, m, tolerance(dtype, 8));
           expect_close(second, v, tolerance(dtype, 8));
           expect_close(parameter, p, tolerance(dtype, 8));
@@ -114,10 +129,10 @@ TEST(OptimizerKernels, ARangeMayBeCutAnywhere) {
   kernels.unary(Unary::square, v1, v1);
   kernels.unary(Unary::square, v2, v2);
   const AdamOptions options{.lr = 0.1, .step = 3};
-  kernels.adam_step(whole, grad, m1, v1, {}, options);
+  adam(whole, grad, m1, v1, {}, options);
   for (const auto& [begin, end] : {std::pair{std::int64_t{0}, cut}, {cut, count}}) {
     const auto range = [&](const Tensor& t) { return t.slice(0, begin, end); };
-    kernels.adam_step(range(parts), range(grad), range(m2), range(v2), {}, options);
+    adam(range(parts), range(grad), range(m2), range(v2), {}, options);
   }
   expect_same_bits(whole, parts);
   expect_same_bits(v1, v2);
@@ -129,16 +144,16 @@ TEST(OptimizerKernels, GradientsAreClampedAfterScaling) {
   const std::int64_t count = 1003;
   for (const DType dtype : float_types) {
     const Tensor grad = random_tensor(*context, random, {count}, dtype);
-    for (const bool adam : {false, true}) {
+    for (const bool is_adam : {false, true}) {
       const auto stepped = [&](const Tensor& gradient, const GradientUse& use) {
         const Tensor p = Tensor::empty(*context, {count}, dtype),
                      m = Tensor::empty(*context, {count}, dtype),
                      v = Tensor::empty(*context, {count}, dtype);
         for (const Tensor& t : {p, m, v}) kernels.fill(0, t);
-        if (adam)
-          kernels.adam_step(p, gradient, m, v, use, {.lr = 0.1});
+        if (is_adam)
+          adam(p, gradient, m, v, use, {.lr = 0.1});
         else
-          kernels.sgd_step(p, gradient, m, use, {.lr = 0.1, .momentum = 0.9});
+          sgd(p, gradient, m, use, {.lr = 0.1, .momentum = 0.9});
         return p;
       };
       Values clamped = values_of(grad);
@@ -165,9 +180,9 @@ TEST(OptimizerKernels, ValuesThatAreNotFiniteAreNoticed) {
       std::vector<bool> found;
       for (int step = 0; step < 3; ++step) {
         kernels.fill(0, flag);
-        if (step == 0) kernels.sgd_step(p, grad, {}, use, {.lr = 0.1});
-        if (step == 1) kernels.sgd_step(p, grad, m, use, {.lr = 0.1, .momentum = 0.9});
-        if (step == 2) kernels.adam_step(p, grad, m, v, use, {.lr = 0.1});
+        if (step == 0) sgd(p, grad, {}, use, {.lr = 0.1});
+        if (step == 1) sgd(p, grad, m, use, {.lr = 0.1, .momentum = 0.9});
+        if (step == 2) adam(p, grad, m, v, use, {.lr = 0.1});
         found.push_back(flag.item<std::int32_t>() != 0);
       }
       return found;
@@ -186,7 +201,7 @@ TEST(OptimizerKernels, ValuesThatAreNotFiniteAreNoticed) {
     // It only ever raises the flag.
     kernels.fill(0, grad);
     kernels.fill(1, flag);
-    kernels.sgd_step(p, grad, {}, {.nonfinite = flag}, {.lr = 0.1});
+    sgd(p, grad, {}, {.nonfinite = flag}, {.lr = 0.1});
     EXPECT_EQ(flag.item<std::int32_t>(), 1);
   }
 }
@@ -202,9 +217,9 @@ TEST(OptimizerKernels, AValueThatIsNotFiniteLeavesItsParameter) {
         for (const Tensor& t : {p, grad}) kernels.fill(1, t);
         for (const Tensor& t : {m, v}) kernels.fill(0, t);
         kernels.fill(bad, grad.slice(0, 37, 38));
-        if (step == 0) kernels.sgd_step(p, grad, {}, {}, {.lr = 0.1});
-        if (step == 1) kernels.sgd_step(p, grad, m, {}, {.lr = 0.1, .momentum = 0.9});
-        if (step == 2) kernels.adam_step(p, grad, m, v, {}, {.lr = 0.1});
+        if (step == 0) sgd(p, grad, {}, {}, {.lr = 0.1});
+        if (step == 1) sgd(p, grad, m, {}, {.lr = 0.1, .momentum = 0.9});
+        if (step == 2) adam(p, grad, m, v, {}, {.lr = 0.1});
         const Tensor changed = Tensor::empty(*context, {100}, DType::float64);
         kernels.copy(p, changed);
         const std::vector<double> values = changed.to_vector<double>();
@@ -215,9 +230,73 @@ TEST(OptimizerKernels, AValueThatIsNotFiniteLeavesItsParameter) {
 TEST(OptimizerKernels, MistakesAreNamed) {
   const auto context = make_test_context();
   const Tensor a = Tensor::empty(*context, {4}), b = Tensor::empty(*context, {5});
-  EXPECT_THROW(kernels.sgd_step(a, b, {}, {}, {}), UsageError);
-  EXPECT_THROW(kernels.sgd_step(a, a, b, {}, {}), UsageError);
-  EXPECT_THROW(kernels.adam_step(a, a, a, b, {}, {}), UsageError);
+  EXPECT_THROW(sgd(a, b, {}, {}, {}), UsageError);
+  EXPECT_THROW(sgd(a, a, b, {}, {}), UsageError);
+  EXPECT_THROW(adam(a, a, a, b, {}, {}), UsageError);
+  EXPECT_THROW(sgd(a, a, {}, {.factor = a}, {}), UsageError);
+  EXPECT_THROW(sgd(a, a, {}, {.skip = a}, {}), UsageError);
+  EXPECT_THROW(kernels.sgd_step(a, a, {}, false, make_adam_constants(a), {}), UsageError);
+  EXPECT_THROW(kernels.adam_step(a, a, a, a, make_sgd_constants(a), {}), UsageError);
+  EXPECT_THROW(store_constants(SgdOptions{}, make_adam_constants(a)), UsageError);
+}
+
+// As a captured graph is replayed: the same calls with other values in memory.
+TEST(OptimizerKernels, AStepReadsItsConstantsAndItsFactorWhenItRuns) {
+  const auto context = make_test_context();
+  Random random(7);
+  for (const DType dtype : float_types) {
+    const std::int64_t count = 1003;
+    const Tensor grad = random_tensor(*context, random, {count}, dtype);
+    const auto zeros = [&] {
+      const Tensor tensor = Tensor::empty(*context, {count}, dtype);
+      kernels.fill(0, tensor);
+      return tensor;
+    };
+    const Tensor p = zeros(), m = zeros(), v = zeros(), expected_p = zeros(), expected_m = zeros(),
+                 expected_v = zeros();
+    const Tensor constants = make_adam_constants(p);
+    const Tensor factor = Tensor::empty(*context, {1}, DType::float64);
+    for (int step = 1; step <= 3; ++step) {
+      const AdamOptions options{.lr = 0.1 / step, .weight_decay = 0.01, .step = step};
+      const double scale = 1.0 / (3 * step);
+      store_constants(options, constants);
+      kernels.fill(scale, factor);
+      kernels.adam_step(p, grad, m, v, constants, {.factor = factor});
+      adam(expected_p, grad, expected_m, expected_v, {.scale = scale}, options);
+      expect_same_bits(p, expected_p);
+      expect_same_bits(m, expected_m);
+      expect_same_bits(v, expected_v);
+    }
+  }
+}
+
+TEST(OptimizerKernels, AStepThatIsSkippedChangesNothing) {
+  const auto context = make_test_context();
+  Random random(8);
+  const Tensor flag = Tensor::empty(*context, {1}, DType::int32);
+  for (const DType dtype : float_types)
+    for (int step = 0; step < 3; ++step) {
+      const Tensor p = random_tensor(*context, random, {1003}, dtype),
+                   grad = random_tensor(*context, random, {1003}, dtype),
+                   m = random_tensor(*context, random, {1003}, dtype),
+                   v = random_tensor(*context, random, {1003}, dtype, Layout::contiguous, 0, 1);
+      const auto all = [&] {
+        Values values;
+        for (const Tensor& t : {p, m, v}) {
+          const Values of_tensor = values_of(t);
+          values.insert(values.end(), of_tensor.begin(), of_tensor.end());
+        }
+        return values;
+      };
+      const Values before = all();
+      for (const int raised : {1, 0}) {
+        kernels.fill(raised, flag);
+        if (step == 0) sgd(p, grad, {}, {.skip = flag}, {.lr = 0.1});
+        if (step == 1) sgd(p, grad, m, {.skip = flag}, {.lr = 0.1, .momentum = 0.9});
+        if (step == 2) adam(p, grad, m, v, {.skip = flag}, {.lr = 0.1});
+        EXPECT_EQ(all() == before, raised == 1);
+      }
+    }
 }
 
 }  // namespace

@@ -100,6 +100,19 @@ TEST(Reduce, LongSumsAreExactForWholeNumbersAndEqualForAnyThreadCount) {
   }
 }
 
+double squares_of(const Tensor& x) {
+  const Tensor sum = Tensor::empty(x.context(), {1}, DType::float64);
+  kernels.sum_of_squares(x, sum);
+  return sum.item<double>();
+}
+
+bool all_finite(const Tensor& x) {
+  const Tensor flag = Tensor::empty(x.context(), {1}, DType::int32);
+  kernels.fill(0, flag);
+  kernels.find_nonfinite(x, flag);
+  return flag.item<std::int32_t>() == 0;
+}
+
 TEST(Reduce, SumOfSquares) {
   Random random(4);
   double previous = 0;
@@ -110,11 +123,11 @@ TEST(Reduce, SumOfSquares) {
         const Tensor x = random_tensor(*context, random, {count}, dtype);
         double expected = 0;
         for (const double v : values_of(x)) expected += v * v;
-        EXPECT_NEAR(kernels.sum_of_squares(x), expected, 1e-12 * expected);
+        EXPECT_NEAR(squares_of(x), expected, 1e-12 * expected);
       }
     }
     const Tensor x = random_tensor(*context, random = Random(5), {250007}, DType::float32);
-    const double sum = kernels.sum_of_squares(x);
+    const double sum = squares_of(x);
     if (previous != 0) {
       EXPECT_EQ(sum, previous);
     }
@@ -122,23 +135,48 @@ TEST(Reduce, SumOfSquares) {
   }
 }
 
-TEST(Reduce, AllFiniteFindsASingleBadElement) {
+TEST(Reduce, FindsASingleElementThatIsNotFinite) {
   const auto context = make_test_context(2);
   for (const DType dtype : float_types) {
     const Tensor x = Tensor::empty(*context, {70001}, dtype);
     kernels.fill(dtype == DType::float32 ? 3e38 : 1e308, x);
-    EXPECT_TRUE(kernels.all_finite(x));
+    EXPECT_TRUE(all_finite(x));
     for (const double bad :
          {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
           std::numeric_limits<double>::quiet_NaN()}) {
       for (const std::int64_t at : {0, 17, 32768, 70000}) {
         kernels.fill(bad, x.slice(0, at, at + 1));
-        EXPECT_FALSE(kernels.all_finite(x)) << bad << " at " << at;
+        EXPECT_FALSE(all_finite(x)) << bad << " at " << at;
         kernels.fill(1, x.slice(0, at, at + 1));
       }
     }
-    EXPECT_TRUE(kernels.all_finite(x));
-    EXPECT_TRUE(kernels.all_finite(Tensor::empty(*context, {0}, dtype)));
+    EXPECT_TRUE(all_finite(x));
+    EXPECT_TRUE(all_finite(Tensor::empty(*context, {0}, dtype)));
+  }
+}
+
+// The bits that the host gets from the same sums.
+TEST(Reduce, ClipFactor) {
+  const auto context = make_test_context();
+  Random random(6);
+  const double inf = std::numeric_limits<double>::infinity();
+  const auto of = [&](std::initializer_list<double> values) {
+    return Tensor::from<double>(*context, values, {static_cast<std::int64_t>(values.size())});
+  };
+  for (int trial = 0; trial < trials(50); ++trial) {
+    const double a = random.uniform(0, 9), b = random.uniform(0, 1e-9), c = random.uniform(0, 9);
+    const double scale = random.uniform(0.1, 2), limit = random.uniform(0.5, 6);
+    const Tensor factor = of({0}), flag = Tensor::empty(*context, {1}, DType::int32);
+    kernels.fill(0, flag);
+    kernels.clip_factor(of({a, b, c}), of({scale}), limit, factor, flag);
+    const double norm = std::sqrt(a + b + c) * scale;
+    EXPECT_EQ(factor.item<double>(), scale * (norm > limit ? limit / norm : 1));
+    EXPECT_EQ(flag.item<std::int32_t>(), 0);
+    for (const double bad : {inf, std::nan("")}) {
+      kernels.fill(0, flag);
+      kernels.clip_factor(of({a, bad, c}), of({scale}), limit, factor, flag);
+      EXPECT_EQ(flag.item<std::int32_t>(), 1);
+    }
   }
 }
 
@@ -157,7 +195,13 @@ TEST(Reduce, MistakesAreNamed) {
   EXPECT_THROW(
       kernels.sum_to(1, Tensor::empty(*context, {3, 4}), Tensor::empty(*context, {3}), false),
       UsageError);
-  EXPECT_THROW(kernels.sum_of_squares(Tensor::empty(*context, {3, 4}).transpose(0, 1)), UsageError);
+  const Tensor sum = Tensor::empty(*context, {1}, DType::float64);
+  EXPECT_THROW(kernels.sum_of_squares(Tensor::empty(*context, {3, 4}).transpose(0, 1), sum),
+               UsageError);
+  EXPECT_THROW(kernels.sum_of_squares(Tensor::empty(*context, {3}), Tensor::empty(*context, {1})),
+               UsageError);
+  EXPECT_THROW(kernels.find_nonfinite(Tensor::empty(*context, {3}), sum), UsageError);
+  EXPECT_THROW(kernels.clip_factor(sum, sum, 1, sum, sum), UsageError);
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ inline ToyResult train_toy(Rank rank, const ToyProblem& problem) {
                              labels);
         const auto loss = ops::cross_entropy(replica->model()(Variable(features)), labels,
                                              1.0 / static_cast<double>(batch.size()));
-        result.samples_seen += static_cast<double>(loss.count);
+        result.samples_seen += loss.count();
         replica->backward(loss.loss_sum);
       }
       replica->finish_backward();
