@@ -67,7 +67,8 @@ std::vector<Row> make_rows(const Arguments& arguments, const train::Worker& work
 void measure(const Arguments& arguments, train::Worker& worker, std::vector<Row> rows) {
   const auto gpu = make_gpu(arguments, worker);
   RankBench bench(arguments,
-                  make_communicator(arguments, arguments.algorithm, "comm/", worker, gpu.get()),
+                  make_communicator(arguments, "comm/", worker, gpu ? gpu->device() : Device{},
+                                    {.algorithm = arguments.algorithm}),
                   gpu.get(), base::parse_bytes(arguments.maximum));
   const bool is_first = worker.rank() == 0;
   AllReduceReport report(arguments, std::string(bench.communicator().backend()),
@@ -118,7 +119,7 @@ int launch(const Arguments& arguments, const std::string& words) {
       arguments.launcher == "threads" ? train::LaunchKind::threads : train::LaunchKind::processes;
   options.settings[arguments_key] = words;
   std::optional<comm::MpiJob> job;  // outlives the ranks
-  const std::string backend = backend_of(arguments);
+  const std::string backend = backend_of(arguments, arguments.ranks);
   if (arguments.device == "cuda" && (!arguments.tune.empty() || !arguments.record.empty()))
     throw UsageError("--tune and --record are for --device cpu, found cuda");
   if (!arguments.tune.empty() && backend != "ring")
@@ -131,6 +132,7 @@ int launch(const Arguments& arguments, const std::string& words) {
 }
 
 int run(int argc, char** argv) {
+  device::prepare_cuda_process();
   if (const auto code = train::run_if_worker(argc, argv, run_rank)) return *code;
   CLI::App app("Times all_reduce between ranks of this host.");
   Arguments arguments;

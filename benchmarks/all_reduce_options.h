@@ -5,18 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/backend.h"
+#include "benchmarks/rank.h"
 #include "framework/base/units.h"
 
 namespace lockstep::benchmarks {
 
-struct Arguments {
+struct Arguments : RankOptions {
   int ranks = 8;
-  std::string launcher = "processes";
-  std::string device = "cpu";
-  std::string backend = "auto";
-  std::string algorithm = "auto";
-  std::string agreement = "every";
   std::string memory = "addressable";
   std::string stream = "inline";
   std::string pin = "auto";
@@ -33,15 +28,7 @@ struct Arguments {
 // Reads the command line into `arguments` when `app` parses.
 inline void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--ranks", arguments.ranks)->check(CLI::Range(1, 64));
-  app.add_option("--launcher", arguments.launcher)->check(CLI::IsMember({"processes", "threads"}));
-  app.add_option("--device", arguments.device,
-                 "cuda: on GPUs, of which the threads of one process may share each")
-      ->check(CLI::IsMember({"cpu", "cuda"}));
-  app.add_option("--backend", arguments.backend)->check(CLI::IsMember(comm::backend_words()));
-  app.add_option("--algorithm", arguments.algorithm, "as far as the backend offers it")
-      ->check(CLI::IsMember(comm::algorithm_words()));
-  app.add_option("--agreement", arguments.agreement, "whether ranks compare each call: comm.check")
-      ->check(CLI::IsMember({"every", "off"}));
+  describe_ranks(app, arguments);
   app.add_option("--memory", arguments.memory, "where the data lies")
       ->check(CLI::IsMember({"addressable", "foreign"}));
   app.add_option("--stream", arguments.stream,

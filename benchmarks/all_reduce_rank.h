@@ -13,58 +13,13 @@
 #include "framework/base/units.h"
 #include "framework/device/buffer.h"
 #include "framework/device/cpu/cpu_context.h"
-#include "framework/device/cuda/cuda_context.h"
 #include "train/launch/launch.h"
 
 namespace lockstep::benchmarks {
 
-// By the launcher and by each rank, with the same result.
-inline std::string backend_of(const Arguments& arguments) {
-  return comm::choose_backend(
-             {.backend = arguments.backend,
-              .algorithm = arguments.algorithm,
-              .device = arguments.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu,
-              .ranks_are_threads = arguments.launcher == "threads"})
-      .name;
-}
-
-// A rank's GPU; nullptr for ranks on the CPU. StartupError where there is none, or where processes
-// would have to share one: their kernels would take turns there and wait for each other for ever.
-inline std::unique_ptr<Context> make_gpu(const Arguments& arguments, const train::Worker& worker) {
-  if (arguments.device != "cuda") return nullptr;
-  device::prepare_cuda_process();
-  const device::CudaDevices gpus = device::cuda_devices();
-  if (gpus.count > 0 && gpus.count < worker.world_size() && arguments.launcher != "threads")
-    throw StartupError(fmt::format(
-        "{} ranks on {} GPUs: ranks that share one must be threads (--launcher threads)",
-        worker.world_size(), gpus.count));
-  return device::make_cuda_context(gpus.count > 0 ? worker.rank() % gpus.count : 0, worker.rank());
-}
-
-// `label` is used once in a run. `gpu`: the rank's, nullptr for the CPU.
-inline std::unique_ptr<comm::Communicator> make_communicator(
-    const Arguments& arguments, const std::string& algorithm, const std::string& label,
-    train::Worker& worker, const Context* gpu, comm::schedule::Recorder* recorder = nullptr) {
-  constexpr std::chrono::seconds start_timeout(30);
-  return comm::find_backend(backend_of(arguments))
-      .make({.rank = worker.rank(),
-             .size = worker.world_size(),
-             .device = gpu ? gpu->device() : Device{},
-             .store = worker.store(),
-             .join = [&](const std::string& name, int rank,
-                         int size) { return worker.join(label + name, rank, size, start_timeout); },
-             .prefix = label,
-             .interface = std::nullopt,
-             .start_timeout = start_timeout},
-            {.algorithm = algorithm,
-             .check = arguments.agreement == "off" ? comm::AgreementCheck::off
-                                                   : comm::AgreementCheck::every,
-             .recorder = recorder});
-}
-
 class RankBench {
  public:
-  // `gpu` as for make_communicator(); it outlives this object.
+  // `gpu`: the rank's, nullptr for the CPU; it outlives this object.
   RankBench(const Arguments& arguments, std::unique_ptr<comm::Communicator> communicator,
             Context* gpu, std::size_t largest)
       : gpu_(gpu),

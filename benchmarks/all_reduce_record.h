@@ -33,10 +33,10 @@ class Recording final : public comm::schedule::Recorder {
 inline void record(const Arguments& arguments, train::Worker& worker) {
   Recording recording;
   const std::size_t bytes = base::parse_bytes(arguments.maximum);
-  RankBench bench(
-      arguments,
-      make_communicator(arguments, arguments.algorithm, "record/", worker, nullptr, &recording),
-      nullptr, bytes);
+  RankBench bench(arguments,
+                  make_communicator(arguments, "record/", worker, Device{},
+                                    {.algorithm = arguments.algorithm, .recorder = &recording}),
+                  nullptr, bytes);
   bench.clear();
   for (int i = 0; i < 3; ++i) {  // the first ones warm up
     bench.barrier();

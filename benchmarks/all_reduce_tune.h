@@ -24,8 +24,8 @@ class Tuner {
     for (const std::string_view name : comm::ring::algorithm_names())
       benches_.push_back(std::make_unique<RankBench>(
           arguments,
-          make_communicator(arguments, std::string(name), fmt::format("tune-{}/", name), worker,
-                            nullptr),
+          make_communicator(arguments, fmt::format("tune-{}/", name), worker, Device{},
+                            {.algorithm = std::string(name)}),
           nullptr, largest_));
   }
 
