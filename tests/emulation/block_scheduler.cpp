@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace lockstep::emulation {
@@ -38,7 +39,28 @@ void BlockScheduler::add(Execution& execution) {
   room_changed_ = true;
 }
 
+void BlockScheduler::release() {
+  hold_.reset();
+  room_changed_ = true;
+  for (Resident& resident : held_) {
+    (resident.block->can_step() ? runnable_ : waiting_).push_back(std::move(resident));
+  }
+  held_.clear();
+}
+
+void BlockScheduler::hold_blocks() {
+  for (auto* const blocks : {&runnable_, &waiting_}) {
+    const auto first_held =
+        std::partition(blocks->begin(), blocks->end(), [this](const Resident& resident) {
+          return resident.block->execution().work->device != hold_->device;
+        });
+    std::move(first_held, blocks->end(), std::back_inserter(held_));
+    blocks->erase(first_held, blocks->end());
+  }
+}
+
 bool BlockScheduler::can_step() {
+  if (hold_ && hold_->steps == 0) hold_blocks();
   if (room_changed_) place_blocks();
   if (runnable_.empty() || ++steps_since_look_ >= steps_between_looks) wake_waiting();
   return !runnable_.empty();
@@ -57,6 +79,7 @@ void BlockScheduler::place_blocks() {
   }
   for (Execution* const execution : order) {
     const Work& work = *execution->work;
+    if (is_held(work.device)) continue;
     while (execution->next_block < work.blocks()) {
       Multiprocessor* const multiprocessor = room_for(work);
       if (work.kind == Work::Kind::kernel && multiprocessor == nullptr) break;
@@ -133,6 +156,11 @@ Execution* BlockScheduler::step() {
   current_ = choose();
   Block& block = *runnable_[current_].block;
   block.step();
+  const Work& work = *block.execution().work;
+  if (hold_ && hold_->device == work.device && hold_->steps > 0 &&
+      work.kind == Work::Kind::kernel) {
+    --hold_->steps;
+  }
   if (block.can_step()) return nullptr;
   if (!block.finished()) {
     waiting_.push_back(std::move(runnable_[current_]));
@@ -169,6 +197,10 @@ std::uint64_t BlockScheduler::next_deadline() const {
 std::string BlockScheduler::describe_waits() const {
   std::string text;
   for (const Resident& resident : waiting_) text += resident.block->describe_waits();
+  for (const Resident& resident : held_) {
+    const Work& work = *resident.block->execution().work;
+    text += fmt::format("  {} on device {}: the device is held\n", work.name, work.device);
+  }
   for (const Execution* const execution : unplaced_) {
     const Work& work = *execution->work;
     text +=
@@ -182,6 +214,7 @@ void BlockScheduler::drop_everything() {
   unplaced_.clear();
   runnable_.clear();
   waiting_.clear();
+  held_.clear();
   for (auto& device : multiprocessors_) std::fill(device.begin(), device.end(), Multiprocessor{});
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,10 @@ class BlockScheduler {
   std::uint64_t next_deadline() const;
   std::string describe_waits() const;
   void drop_everything();
+  // The device stands still from when its kernels have taken so many more steps: nothing of it goes
+  // on or begins until it is released. One device at a time.
+  void hold(int device, std::uint64_t steps) { hold_ = Hold{device, steps}; }
+  void release();
 
  private:
   struct Multiprocessor {
@@ -58,12 +63,18 @@ class BlockScheduler {
     unsigned blocks = 0;
     std::size_t shared_bytes = 0;
   };
+  struct Hold {
+    int device = 0;
+    std::uint64_t steps = 0;
+  };
   struct Resident {
     std::unique_ptr<Block> block;
     Multiprocessor* multiprocessor = nullptr;  // nullptr for copies and tasks, which need none
     std::uint64_t priority = 0;
   };
 
+  bool is_held(int device) const { return hold_ && hold_->device == device && hold_->steps == 0; }
+  void hold_blocks();
   void place_blocks();
   Multiprocessor* room_for(const Work& work);
   void place(Execution& execution, Multiprocessor* multiprocessor);
@@ -79,6 +90,8 @@ class BlockScheduler {
   bool room_changed_ = false;
   std::vector<Resident> runnable_;
   std::vector<Resident> waiting_;
+  std::optional<Hold> hold_;
+  std::vector<Resident> held_;
   std::size_t current_ = 0;  // in runnable_
   unsigned steps_since_look_ = 0;
 };

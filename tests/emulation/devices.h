@@ -33,6 +33,8 @@ class Devices final : public DeviceSide, public BlockServices {
   // After what the stream holds already, and after what the calling thread did so far.
   void enqueue(Stream& stream, Operation operation);
   const Report& first_report() const { return report_; }
+  void hold_device(int device, std::uint64_t steps) { blocks_.hold(device, steps); }
+  void release_device() { blocks_.release(); }
 
   // --- For the scheduler
   // ----------------------------------------------------------------------------

@@ -72,6 +72,16 @@ Report Machine::take_report() {
   return report();
 }
 
+void Machine::hold_device(int device, std::uint64_t steps) {
+  const Inside inside;
+  devices_.hold_device(device, steps);
+}
+
+void Machine::release_device() {
+  const Inside inside;
+  devices_.release_device();
+}
+
 std::string Machine::leaks() const {
   std::string text;
   const auto add = [&](std::size_t count, const char* what) {

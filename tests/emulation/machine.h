@@ -55,6 +55,10 @@ class Machine {
   const Report& report() const { return devices_.first_report(); }
   Report take_report();
   bool has_untaken_report() const { return report().fault != Fault::none && !taken_; }
+  // The device stands still, as one that hangs, once the kernels on it have taken so many more
+  // steps: nothing of it goes on or begins until it is released. One device at a time.
+  void hold_device(int device, std::uint64_t steps = 0);
+  void release_device();
   // What kept everyone waiting when time last jumped by 10 ms or more: who waited for a deadline.
   const std::string& last_stall() const { return scheduler_.last_stall(); }
   // What device memory an address belongs to, in words; empty for none.
