@@ -121,12 +121,13 @@ function(lockstep_emulated_program name)
   lockstep_emulate(${name})
 endfunction()
 
-# lockstep_cuda_tests(<name> DEPENDS target... [TIMEOUT seconds] [FOLDERS folder...] [SOURCES file...]):
-# tests of CUDA code, of every .cpp and .cu of this folder and FOLDERS and of SOURCES, as two programs: <name>_emulated_test, whose
-# cases carry the label emulation, and, with a toolkit, <name>_gpu_test with the label gpu, whose cases
-# are skipped where there is no GPU.
+# lockstep_cuda_tests(<name> DEPENDS target... [TIMEOUT seconds] [FOLDERS folder...] [SOURCES file...]
+# [EMULATED file...]): tests of CUDA code, of every .cpp and .cu of this folder and FOLDERS and of
+# SOURCES, as two programs: <name>_emulated_test, whose cases carry the label emulation, and, with a
+# toolkit, <name>_gpu_test with the label gpu, whose cases are skipped where there is no GPU. Only the
+# first has what EMULATED names: tests that ask the emulation for what no GPU does at will.
 function(lockstep_cuda_tests name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "DEPENDS;FOLDERS;SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT" "DEPENDS;FOLDERS;SOURCES;EMULATED" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -136,7 +137,11 @@ function(lockstep_cuda_tests name)
   endforeach()
   file(GLOB sources CONFIGURE_DEPENDS ${patterns})
   list(APPEND sources ${arg_SOURCES})
-  lockstep_emulated_program(${name}_emulated_test SOURCES ${sources}
+  set(emulated)
+  if(arg_EMULATED)
+    file(GLOB emulated CONFIGURE_DEPENDS ${arg_EMULATED})
+  endif()
+  lockstep_emulated_program(${name}_emulated_test SOURCES ${sources} ${emulated}
     DEPENDS ${arg_DEPENDS} lockstep_emulation_main GTest::gtest GTest::gmock)
   lockstep_discover_with_slow(${name}_emulated emulation ${arg_TIMEOUT})
   if(LOCKSTEP_HAS_CUDA)

@@ -52,9 +52,7 @@ class Channel {
       : world_(world),
         call_(call),
         epoch_(head(world.rank).state.epoch),
-        sequence_(head(world.rank).state.sequence),
-        start_(device::global_timer()),
-        limit_{&world.control->abort, start_ + world.timeout} {}
+        start_(device::global_timer()) {}
 
   __device__ int rank() const { return world_.rank; }
   __device__ int size() const { return world_.layout.ranks; }
@@ -114,22 +112,17 @@ class Channel {
 
   // One thread: until the counter has come to `value`.
   __device__ bool wait(const std::uint64_t& counter, std::uint64_t value, int peer) const {
-    return ended_well(device::spin_until(
-                          &counter, [=](std::uint64_t seen) { return seen >= value; }, limit_),
-                      Outcome::late_to_finish, peer);
+    return spin(
+        &counter, [=](std::uint64_t seen) { return seen >= value; }, peer);
   }
 
   // One thread: until the pack has come.
-  __device__ bool receive(const Pack* from, std::uint64_t& data, int peer,
-                          Outcome late = Outcome::late_to_finish) const {
+  __device__ bool receive(const Pack* from, std::uint64_t& data, int peer) const {
     const std::uint32_t expected = flag();
     const auto has_come = [=](std::uint64_t word) { return has_flag(word, expected); };
     Pack packed = load_pack(from);
     while (!has_come(packed.low) || !has_come(packed.high)) {
-      if (!ended_well(device::spin_until(&from->low, has_come, limit_), late, peer) ||
-          !ended_well(device::spin_until(&from->high, has_come, limit_), late, peer)) {
-        return false;
-      }
+      if (!spin(has_come(packed.low) ? &from->high : &from->low, has_come, peer)) return false;
       packed = load_pack(from);
     }
     data = unpack(packed);
@@ -149,16 +142,16 @@ class Channel {
     return __syncthreads_and(met) != 0;
   }
 
-  // The last call of a collective that went well.
+  // The last call of a kernel that went well. The last of its blocks to come here ends it.
   __device__ void close() const {
     __syncthreads();
     if (threadIdx.x != 0) return;
-    auto& state = head(rank()).state;
-    state.epoch = epoch_ + 1;
+    device::store_relaxed(&head(rank()).state.epoch, epoch_ + 1);
+    ChannelHead::Shared& own = shared(rank());
+    if (device::fetch_add_acquire_release(&own.closed, 1u) + 1 != gridDim.x) return;
+    own.closed = 0;
     if (!call_.is_last) return;
-    const std::uint64_t number = sequence_ + 1;
-    state.sequence = number;
-    if (blockIdx.x != 0) return;
+    const std::uint64_t number = ++own.sequence;
     Control& control = *world_.control;
     control.times[number % Control::kept_times] = {number, start_, device::global_timer()};
     device::store_release(&control.finished, number);
@@ -169,9 +162,10 @@ class Channel {
     return world_.memory[rank] + blockIdx.x * world_.layout.channel_bytes();
   }
 
+  // No block changes the sequence while another one may ask for it.
   __device__ Signature signature() const {
     Signature mine = call_.signature;
-    mine.sequence = sequence_;
+    mine.sequence = shared(rank()).sequence;
     return mine;
   }
 
@@ -181,16 +175,61 @@ class Channel {
     std::uint64_t words[sizeof(Signature) / 8] = {};
 #pragma unroll
     for (int i = 0; i < static_cast<int>(sizeof(Signature) / 8); ++i) {
-      if (!receive(&line.packs[i], words[i], peer, Outcome::late_to_arrive)) return false;
+      if (!receive(&line.packs[i], words[i], peer)) return false;
     }
     __builtin_memcpy(&theirs, words, sizeof(theirs));
     return true;
   }
 
-  __device__ bool ended_well(device::SpinEnd end, Outcome late, int peer) const {
+  // One thread: spin_until(), in stretches between which this rank shows that it is there.
+  template <class Word, class Ready>
+  __device__ bool spin(const Word* word, Ready ready, int peer) const {
+    if (ready(device::load_acquire(word))) return true;
+    device::SpinEnd end;
+    std::uint64_t until;
+    do {
+      const std::uint64_t now = device::global_timer();
+      device::store_relaxed(&shared(rank()).seen, now);
+      until = now + stretch() < deadline() ? now + stretch() : deadline();
+      end = device::spin_until(word, ready, {&world_.control->abort, until});
+    } while (end == device::SpinEnd::timed_out && until < deadline());
     if (end == device::SpinEnd::ready) return true;
-    fail(end == device::SpinEnd::aborted ? Outcome::aborted : late, peer);
+    if (end == device::SpinEnd::aborted) {
+      fail(Outcome::aborted, peer);
+      return false;
+    }
+    const int late = latest(peer);
+    fail(has_arrived(late) ? Outcome::late_to_finish : Outcome::late_to_arrive, late);
     return false;
+  }
+  __device__ std::uint64_t deadline() const {
+    return start_ + world_.timeout;
+  }
+  __device__ std::uint64_t stretch() const {
+    return world_.timeout / 64 + 1;
+  }
+
+  // In a ring a rank waits for one that waits for another. Which one holds up all is the one that
+  // has not been seen for longest, of those that are not done: who waits shows itself. `peer` is
+  // the one waited for, and it stands where there is no telling.
+  __device__ int latest(int peer) const {
+    int late = peer;
+    for (int other = 0; other < size(); ++other) {
+      const bool is_done = device::load_relaxed(&head(other).state.epoch) > epoch_;
+      if (other == rank() || is_done) continue;
+      if (when_seen(other) + 2 * stretch() < when_seen(late)) late = other;
+    }
+    return late;
+  }
+  __device__ std::uint64_t when_seen(int rank) const {
+    return device::load_relaxed(&shared(rank).seen);
+  }
+  __device__ ChannelHead::Shared& shared(int rank) const {
+    return reinterpret_cast<ChannelHead*>(world_.memory[rank])->shared;
+  }
+  __device__ bool has_arrived(int peer) const {
+    return has_flag(device::load_relaxed(&head(rank()).lines[epoch_ % 2][peer].packs[0].low),
+                    flag());
   }
 
   // One thread. The first of this rank's blocks to fail tells the host and ends the others' waits.
@@ -211,9 +250,8 @@ class Channel {
 
   const World& world_;
   const Call& call_;
-  std::uint64_t epoch_, sequence_;
+  std::uint64_t epoch_;
   std::uint64_t start_;
-  device::SpinLimit limit_;
 };
 
 }  // namespace lockstep::comm::ring::cuda

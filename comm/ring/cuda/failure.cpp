@@ -33,18 +33,17 @@ std::optional<RankError> Failure::from_kernels() const {
   Control& found = control();
   const auto outcome =
       static_cast<Outcome>(std::atomic_ref(found.outcome).load(std::memory_order_acquire));
+  if (outcome == Outcome::none || outcome == Outcome::aborted)
+    return std::nullopt;  // the group knows why
   Collective call;
   call.signature = found.signatures[group_->rank()];
   call.timeout = timeout_;
   switch (outcome) {
-    case Outcome::none:
-    case Outcome::aborted:  // the group knows why
-      return std::nullopt;
     case Outcome::late_to_arrive:
       return late(call, found.peer, "arrive at");
     case Outcome::late_to_finish:
       return late(call, found.peer, "finish");
-    case Outcome::disagree:
+    default:
       break;
   }
   try {

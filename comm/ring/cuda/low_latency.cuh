@@ -156,7 +156,7 @@ __device__ void two_shot(const Channel& channel, ReduceOp op, const Octets<T>& d
 }
 
 template <class T>
-__global__ void __launch_bounds__(most_threads)
+__global__ void __launch_bounds__(most_threads, 1)
     low_latency_kernel(World world, Call call, bool twice) {
   const Channel channel(world, call);
   const Octets<T> data{static_cast<T*>(call.data), call.count};

@@ -16,7 +16,7 @@ constexpr std::size_t part_bytes(const Layout& layout) {
 
 // T is an element of the same size.
 template <class T>
-__global__ void __launch_bounds__(most_threads) all_to_all_kernel(World world, Call call) {
+__global__ void __launch_bounds__(most_threads, 1) all_to_all_kernel(World world, Call call) {
   const Channel channel(world, call);
   if (!channel.open()) return;
   const int rank = channel.rank(), size = channel.size();
@@ -64,7 +64,7 @@ void visit_size(std::size_t bytes, F&& f) {
   }
 }
 
-__global__ void __launch_bounds__(most_threads) meeting_kernel(World world, Call call) {
+__global__ void __launch_bounds__(most_threads, 1) meeting_kernel(World world, Call call) {
   const Channel channel(world, call);
   if (channel.open()) channel.close();
 }

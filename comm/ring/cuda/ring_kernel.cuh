@@ -154,12 +154,15 @@ class Neighbours {
   // more, which may be freed.
   __device__ bool leave() const {
     bool read = true;
-    if (threadIdx.x == 0) {
+    if (P::exit_handshake && threadIdx.x == 0) {
+      read = channel_.wait(own_.received_by_right.value, sent_, right_);
+    }
+    const bool all_read = __syncthreads_and(read) != 0;
+    if (threadIdx.x == 0) {  // and no thread has yet to look at what these were
       own_.state.sent = sent_;
       own_.state.received = received_;
-      if (P::exit_handshake) read = channel_.wait(own_.received_by_right.value, sent_, right_);
     }
-    return __syncthreads_and(read) != 0;
+    return all_read;
   }
 
  private:
@@ -175,7 +178,8 @@ class Neighbours {
 // The channels take turns with runs of pieces of every slice. All steps are done for a run before
 // the next one begins; within a step the pieces of a run hide each other's way across the link.
 template <class T, class P>
-__global__ void __launch_bounds__(most_threads) ring_kernel(World world, Call call, RingPlan plan) {
+__global__ void __launch_bounds__(most_threads, 1)
+    ring_kernel(World world, Call call, RingPlan plan) {
   const Channel channel(world, call);
   if (!channel.open()) return;
   const Shape& shape = world.layout.shape;

@@ -59,11 +59,17 @@ struct alignas(128) ChannelHead {
   // The owner's own.
   struct alignas(128) State {
     std::uint64_t epoch;           // kernels so far
-    std::uint64_t sequence;        // collectives so far; all of them in channel 0
     std::uint64_t sent, received;  // pieces, to the right and from the left
     std::uint64_t rounds;          // of all ranks
   };
   State state;
+  // Of the owner too, and of all its channels; in the head of channel 0.
+  struct alignas(128) Shared {
+    std::uint64_t sequence;  // collectives so far
+    std::uint64_t seen;      // when this rank was last seen to be there, on the global timer
+    std::uint32_t closed;    // channels that are done with the kernel under way
+  };
+  Shared shared;
   Counter sent_by_left;
   Counter received_by_right;
   Counter rounds[most_ranks];  // that a peer has come to
@@ -124,7 +130,7 @@ struct World {
 
 // One collective: the arguments of one kernel.
 struct Call {
-  Signature signature;  // but for the sequence, which the channel counts
+  Signature signature;  // but for the sequence, which the GPU counts
   void* data = nullptr;
   void* receive = nullptr;  // of all_to_all
   // Of elements at `data`: fewer than the signature's in each of several kernels, of which one is

@@ -1,47 +1,71 @@
 // all_reduce between GPUs: values, sizes, alignment, and equal bits on all ranks.
 #include <gtest/gtest.h>
 
-#include <mutex>
+#include <string>
+#include <tuple>
 
 #include "tests/comm/ring/cuda/cuda_ranks.h"
 
 namespace lockstep::comm::ring::cuda {
 namespace {
 
-// Small whole numbers: every order of summation is exact.
-std::vector<float> whole_numbers(int rank, std::size_t count) {
-  std::vector<float> values(count);
+// Small whole numbers: every order of summation is exact, in 16 bits too.
+template <class T>
+std::vector<T> whole_numbers(int rank, std::size_t count) {
+  std::vector<T> values;
   for (std::size_t i = 0; i < count; ++i)
-    values[i] = static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 3) % 101);
+    values.emplace_back(static_cast<float>((i * 7 + static_cast<std::size_t>(rank) * 3) % 29));
   return values;
 }
 
-std::vector<float> sums_of_whole_numbers(int ranks, std::size_t count) {
+template <class T>
+std::vector<T> sums_of_whole_numbers(int ranks, std::size_t count) {
   std::vector<float> sums(count);
   for (int rank = 0; rank < ranks; ++rank) {
-    const std::vector<float> values = whole_numbers(rank, count);
-    for (std::size_t i = 0; i < count; ++i) sums[i] += values[i];
+    const std::vector<T> values = whole_numbers<T>(rank, count);
+    for (std::size_t i = 0; i < count; ++i) sums[i] += static_cast<float>(values[i]);
   }
-  return sums;
+  std::vector<T> result;
+  for (const float sum : sums) result.emplace_back(sum);
+  return result;
 }
 
-class AllReduce : public testing::TestWithParam<int> {};
-
-TEST_P(AllReduce, SumsOfAllSizes) {
-  const auto ranks = static_cast<std::size_t>(GetParam());
-  run_cuda_ranks(GetParam(), [&](CudaRank& rank) {
-    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, ranks - 1, ranks, ranks + 1,
-                                    std::size_t{997}, std::size_t{7919}}) {
-      // Each rank's data begins at another distance from a multiple of 16 bytes.
-      const OnGpu<float> data(rank.context(), whole_numbers(rank.index(), count),
-                              static_cast<std::size_t>(rank.index() % 3));
-      rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag).wait();
-      EXPECT_EQ(data.values(), sums_of_whole_numbers(rank.size(), count)) << count;
-    }
-  });
+// Every rank's data begins at another distance from a multiple of 16 bytes.
+template <class T>
+void expect_sum(CudaRank& rank, std::size_t count) {
+  const OnGpu<T> data(rank.context(), whole_numbers<T>(rank.index(), count),
+                      static_cast<std::size_t>(rank.index() % 3));
+  rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag).wait();
+  EXPECT_EQ(data.values(), sums_of_whole_numbers<T>(rank.size(), count))
+      << count << " " << base::name_of(base::dtype_of<T>());
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, testing::Range(2, 9));
+// By number of ranks and algorithm.
+class AllReduce : public testing::TestWithParam<std::tuple<int, std::string>> {};
+
+TEST_P(AllReduce, SumsOfAllSizesAndTypes) {
+  const auto& [ranks, algorithm] = GetParam();
+  const auto n = static_cast<std::size_t>(ranks);
+  run_cuda_ranks(ranks,
+                 [&](CudaRank& rank) {
+                   for (const std::size_t count :
+                        {std::size_t{0}, std::size_t{1}, n - 1, n + 1, std::size_t{997}}) {
+                     expect_sum<float>(rank, count);
+                     expect_sum<bfloat16>(rank, count);
+                     expect_sum<float16>(rank, count);
+                   }
+                   expect_sum<float>(rank, 4999);
+                 },
+                 {.options = {.timeout = std::chrono::seconds(20), .algorithm = algorithm}});
+}
+
+INSTANTIATE_TEST_SUITE_P(CudaRing, AllReduce,
+                         testing::Combine(testing::Range(2, 9),
+                                          testing::Values("ring", "one_shot", "two_shot")),
+                         [](const auto& test) {
+                           return std::get<1>(test.param) + "_of_" +
+                                  std::to_string(std::get<0>(test.param));
+                         });
 
 }  // namespace
 }  // namespace lockstep::comm::ring::cuda

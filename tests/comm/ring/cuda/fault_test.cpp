@@ -125,6 +125,62 @@ TEST_P(Faults, RanksThatDisagreeAllSaySo) {
       "500 float32", "1 float32");
 }
 
+// The same between collectives of all kinds, and of one kind with other arguments.
+TEST(CudaRing, DisagreementIsFoundInAllCollectives) {
+  using Call = std::function<Work(CudaRank&, Range)>;
+  const Call reduce_scatter = [](CudaRank& rank, Range data) {
+    return rank.communicator().reduce_scatter(data, ReduceOp::sum, rank.stream(), 3);
+  };
+  const Call all_gather = [](CudaRank& rank, Range data) {
+    return rank.communicator().all_gather(data, rank.stream(), no_tag);
+  };
+  const auto reduce = [](ReduceOp op, int root) -> Call {
+    return [=](CudaRank& rank, Range data) {
+      return rank.communicator().reduce(data, op, root, rank.stream(), no_tag);
+    };
+  };
+  const auto broadcast = [](int root) -> Call {
+    return [=](CudaRank& rank, Range data) {
+      return rank.communicator().broadcast(data, root, rank.stream(), no_tag);
+    };
+  };
+  const Call all_to_all = [](CudaRank& rank, Range data) {
+    const std::int64_t half = data.count / 8 * 4;
+    return rank.communicator().all_to_all(
+        {data.data, half, data.dtype},
+        {static_cast<std::byte*>(data.data) + data.bytes() / 2, half, data.dtype}, rank.stream(),
+        no_tag);
+  };
+  const Call barrier = [](CudaRank& rank, Range) {
+    return rank.communicator().barrier(rank.stream());
+  };
+  const auto less = [](const Call& call) -> Call {
+    return [=](CudaRank& rank, Range data) {
+      return call(rank, {data.data, data.count / 2, data.dtype});
+    };
+  };
+  const auto integers = [](const Call& call) -> Call {
+    return [=](CudaRank& rank, Range data) {
+      return call(rank, {data.data, data.count, DType::int32});
+    };
+  };
+  const auto expect = [](const Call& usual, const Call& odd, const std::string& usual_words,
+                         const std::string& odd_words) {
+    SCOPED_TRACE(usual_words + " against " + odd_words);
+    expect_disagreement({}, usual, odd, usual_words, odd_words);
+  };
+  expect(reduce_scatter, all_gather, "reduce_scatter number 0", "all_gather number 0");
+  expect(reduce_scatter, less(reduce_scatter), "500 float32", "250 float32");
+  expect(all_gather, integers(all_gather), "float32", "int32");
+  expect(reduce(ReduceOp::sum, 1), reduce(ReduceOp::sum, 3), "root 1", "root 3");
+  expect(reduce(ReduceOp::sum, 1), reduce(ReduceOp::max, 1), "sum", "max");
+  expect(broadcast(0), broadcast(2), "root 0", "root 2");
+  expect(broadcast(0), less(broadcast(0)), "500 float32", "250 float32");
+  expect(all_to_all, all_gather, "all_to_all number 0", "all_gather number 0");
+  expect(all_to_all, less(all_to_all), "248 float32", "124 float32");
+  expect(barrier, reduce_scatter, "barrier number 0", "bucket 3");
+}
+
 INSTANTIATE_TEST_SUITE_P(Ring, Faults, testing::Values("ring", "one_shot", "two_shot"),
                          [](const auto& test) { return test.param; });
 

@@ -17,18 +17,38 @@ std::size_t size_of_turn(int turn) {
   return (bits >> 20) % (std::size_t{1} << (bits >> 40) % 13);
 }
 
-TEST(CudaRingOrder, ManyInARowOfRandomSizesWithRandomDelays) {
-  constexpr int turns = 60;
-  run_cuda_ranks(5, [](CudaRank& rank) {
-    for (int turn = 0; turn < turns; ++turn) {
-      if ((turn * 7 + rank.index()) % 11 == 0)
-        std::this_thread::sleep_for(std::chrono::microseconds(300));
-      const OnGpu<float> data(rank.context(), filled(size_of_turn(turn), turn + rank.index()));
-      rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag).wait();
-      ASSERT_EQ(data.values(), filled(size_of_turn(turn), 5 * turn + 10)) << turn;
-    }
-  });
+class ManyInARow : public testing::TestWithParam<std::string> {
+ protected:
+  void all_reduce(int ranks, int turns) {
+    run_cuda_ranks(
+        ranks,
+        [=](CudaRank& rank) {
+          const int sum_of_ranks = ranks * (ranks - 1) / 2;
+          for (int turn = 0; turn < turns; ++turn) {
+            if ((turn * 7 + rank.index()) % 11 == 0)
+              std::this_thread::sleep_for(std::chrono::microseconds(300));
+            const std::size_t count = size_of_turn(turn);
+            const OnGpu<float> data(rank.context(), filled(count, turn % 1000 + rank.index()));
+            rank.communicator()
+                .all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag)
+                .wait();
+            ASSERT_EQ(data.values(), filled(count, ranks * (turn % 1000) + sum_of_ranks)) << turn;
+          }
+        },
+        {.options = {.timeout = std::chrono::seconds(20), .algorithm = GetParam()}});
+  }
+};
+
+TEST_P(ManyInARow, OfRandomSizesWithRandomDelays) {
+  all_reduce(5, 60);
 }
+
+TEST_P(ManyInARow, SlowTenThousand) {
+  all_reduce(3, 10'000);
+}
+
+INSTANTIATE_TEST_SUITE_P(CudaRing, ManyInARow, testing::Values("ring", "one_shot", "two_shot"),
+                         [](const auto& test) { return test.param; });
 
 // The host waits for nothing between: the streams wait for each other.
 TEST(CudaRingOrder, ABufferIsReducedAfterItIsWrittenAndReusedAfterItIsRead) {
