@@ -52,6 +52,46 @@ TEST_P(SharedMemory, EveryRankReachesEveryPart) {
   });
 }
 
+// A rank that is done with its memory leaves it to those who still read it: between processes it
+// waits for them, within one it need not.
+TEST_P(SharedMemory, StaysWhileAnyRankReadsIt) {
+  if (GetParam() == Sharing::handles && !opens_handles_in_this_process())
+    GTEST_SKIP() << "the CUDA runtime opens handles in other processes only";
+  testing::run_as_threads(2, [](Group& group) {
+    const int gpu = group.rank() % device::cuda_devices().count;
+    const auto context = device::make_cuda_context(gpu, group.rank());
+    PeerMemory peers(group, {gpu, group.rank()}, soon(), GetParam());
+    std::shared_ptr<SymmetricBuffer> memory = peers.allocate(sizeof(int), soon());
+    const int own = 7 + group.rank();
+    context->upload(memory->local().data(), &own, sizeof(int));
+    context->compute_stream().synchronize();
+    peers.least(0, soon());  // both have written
+    const auto start = device::Clock::now();
+    constexpr std::chrono::milliseconds reading{200};
+    if (group.rank() == 1) {
+      std::this_thread::sleep_for(reading);
+      int found = 0;
+      context->download(&found, memory->part(0).data(), sizeof(int));
+      EXPECT_EQ(found, 7);
+    }
+    memory.reset();
+    if (group.rank() == 0 && GetParam() == Sharing::handles) {
+      EXPECT_GE(device::Clock::now() - start, reading / 2);
+    }
+  });
+}
+
+TEST(CudaPeers, ARankThatDoesNotComeIsNamed) {
+  testing::run_as_threads(3, [](Group& group) {
+    const auto deadline = device::Clock::now() + std::chrono::milliseconds(500);
+    PeerMemory peers(group, {0, group.rank()}, soon());
+    if (group.rank() == 1) return;
+    const testing::Caught caught = testing::catch_rank_error([&] { peers.least(0, deadline); });
+    EXPECT_EQ(caught.rank, 1);
+    EXPECT_THAT(caught.message, ::testing::HasSubstr("did not come to share its GPU's memory"));
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(CudaPeers, SharedMemory,
                          ::testing::Values(Sharing::by_process, Sharing::handles),
                          [](const auto& test) {
