@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "data/normalizer.h"
@@ -83,6 +84,10 @@ Sampler make_sampler(const std::string& path, const DatasetInfo& info, const Spl
 }  // namespace
 
 struct Loader::Impl {
+  // A factor and an offset for each channel, in memory of the context's device.
+  struct Channels {
+    Tensor factor, offset;
+  };
   // The memory of one batch on the host, with room for the largest share of one.
   struct Slot {
     Buffer features;
@@ -96,6 +101,9 @@ struct Loader::Impl {
   bool in_memory() const { return sampler.blocks() == 1; }
   std::unique_ptr<RowStore> make_store(DatasetFile file, SharedStorage& storage);
   void make_slots();
+  Channels make_channels() const;
+  std::size_t slot_row_bytes() const;
+  Tensor features_of(const Slot& slot, std::int64_t rows) const;
   Tensor hand_out(const Buffer& values, const Shape& shape, DType dtype) const;
   void start_at(std::int64_t epoch, std::int64_t step);
   void fill(Slot& slot, const std::stop_token& stop);
@@ -106,7 +114,8 @@ struct Loader::Impl {
   DatasetInfo info;
   SplitInfo split;
   Sampler sampler;
-  Normalizer normalize;
+  Normalizer normalizer;
+  Channels channels;  // where options.normalize is to have them
   std::unique_ptr<RowStore> store;
   std::vector<Slot> slots;
   Shape batch_shape;       // of the features, with the rows of the largest share
@@ -124,7 +133,8 @@ Loader::Impl::Impl(Context& of_rank, DatasetFile file, std::string_view split_na
       info(file.info()),
       split(file.split(split_name)),
       sampler(make_sampler(file.path(), info, split, options)),
-      normalize(info, options.dtype),
+      normalizer(info, options.dtype),
+      channels(options.normalize ? make_channels() : Channels()),
       store(make_store(std::move(file), storage)),
       prefetcher(
           static_cast<std::size_t>(options.prefetch),
@@ -148,14 +158,40 @@ void Loader::Impl::make_slots() {
   extents.insert(extents.end(), of_sample.begin(), of_sample.end());
   batch_shape = Shape(extents);
   const auto count = static_cast<std::size_t>(rows);
-  const std::size_t row_bytes =
-      static_cast<std::size_t>(info.feature_shape.count()) * base::size_of(options.dtype);
   slots.resize(prefetcher.slots());
   for (Slot& slot : slots) {
-    slot.features = Buffer(context.host_memory(), count * row_bytes);
+    slot.features = Buffer(context.host_memory(), count * slot_row_bytes());
     slot.labels = Buffer(context.host_memory(), count * sizeof(std::int64_t));
     slot.indices.resize(count);
   }
+}
+
+Loader::Impl::Channels Loader::Impl::make_channels() const {
+  const auto on_device = [this](std::span<const double> values) {
+    const Shape shape{static_cast<std::int64_t>(values.size())};
+    if (options.dtype == DType::float64) return Tensor::from(context, values, shape);
+    const std::vector<float> rounded(values.begin(), values.end());
+    return Tensor::from(context, std::span(rounded), shape);
+  };
+  return {on_device(normalizer.factor()), on_device(normalizer.offset())};
+}
+
+std::size_t Loader::Impl::slot_row_bytes() const {
+  if (options.normalize) return info.row_bytes();
+  return static_cast<std::size_t>(info.feature_shape.count()) * base::size_of(options.dtype);
+}
+
+Tensor Loader::Impl::features_of(const Slot& slot, std::int64_t rows) const {
+  Shape shape = batch_shape;
+  shape[0] = rows;
+  if (!options.normalize) return hand_out(slot.features, shape, options.dtype);
+  const std::int64_t count = channels.factor.count();
+  const Shape by_channel{rows, count, info.feature_shape.count() / count};
+  const Tensor stored = hand_out(slot.features, by_channel, info.dtype);
+  Tensor features = Tensor::empty(context, shape, options.dtype);
+  if (rows > 0)
+    options.normalize(stored, channels.factor, channels.offset, features.reshape(by_channel));
+  return features;
 }
 
 // On the CPU the values where they lie, on a GPU a copy that the compute stream makes.
@@ -211,11 +247,10 @@ void Loader::Impl::gather(const GroupRows& rows, RowRange positions, std::int64_
                           Slot& slot) const {
   if (positions.size() <= 0) return;
   const std::size_t stored_bytes = info.row_bytes();
-  const std::size_t result_bytes =
-      static_cast<std::size_t>(info.feature_shape.count()) * base::size_of(options.dtype);
+  const std::size_t slot_bytes = slot_row_bytes();
   const auto from = static_cast<std::size_t>(positions.begin - first);
   const auto count = static_cast<std::size_t>(positions.size());
-  auto* const features = static_cast<std::byte*>(slot.features.data()) + from * result_bytes;
+  auto* const features = static_cast<std::byte*>(slot.features.data()) + from * slot_bytes;
   auto* const labels = static_cast<std::int64_t*>(slot.labels.data()) + from;
   const std::span indices = std::span(slot.indices).subspan(from, count);
 
@@ -228,7 +263,10 @@ void Loader::Impl::gather(const GroupRows& rows, RowRange positions, std::int64_
   for (std::size_t i = 0; i < count; ++i) {
     // Shuffled rows are scattered, and the processor does not guess the next one.
     if (i + rows_ahead < count) prefetch(stored_row(i + rows_ahead), stored_bytes);
-    normalize(stored_row(i), features + i * result_bytes);
+    if (options.normalize)
+      std::memcpy(features + i * slot_bytes, stored_row(i), stored_bytes);
+    else
+      normalizer(stored_row(i), features + i * slot_bytes);
     labels[i] = rows.labels[indices[i]];
   }
   for (std::int64_t& index : indices) index = rows.group->sample_at(index);
@@ -273,9 +311,7 @@ Batch Loader::next() {
   Impl::Slot& slot = impl_->slots[impl_->prefetcher.next()];
   impl_->waited += std::chrono::steady_clock::now() - start;
   Batch batch = slot.batch;
-  Shape shape = impl_->batch_shape;
-  shape[0] = batch.rows;
-  batch.features = impl_->hand_out(slot.features, shape, impl_->options.dtype);
+  batch.features = impl_->features_of(slot, batch.rows);
   batch.labels = impl_->hand_out(slot.labels, Shape{batch.rows}, DType::int64);
   if (impl_->context.device().kind != DeviceKind::cpu) {
     impl_->copied = impl_->context.compute_stream().record();

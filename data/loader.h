@@ -4,7 +4,7 @@
 // share, each reading its part; the file is then closed. A larger one is streamed through two group
 // buffers of half that limit (see sampler.h): while one group is served the next is read, block by
 // block, in step with the progress, the workers of the host again sharing the work and the memory.
-// uint8 stays uint8 in memory and becomes floating point when a batch is assembled.
+// uint8 stays uint8 in memory and becomes floating point when a batch is assembled, or on the GPU.
 #pragma once
 
 #include <chrono>
@@ -22,6 +22,11 @@
 
 namespace lockstep::data {
 
+// Enqueues out = x * factor + offset, channel by channel, on the compute stream: x [rows, channels,
+// elements] of the stored type, factor and offset [channels] and out of LoaderOptions::dtype.
+using NormalizeBatch = std::function<void(const Tensor& x, const Tensor& factor,
+                                          const Tensor& offset, const Tensor& out)>;
+
 struct LoaderOptions {
   int rank = 0;
   int world_size = 1;
@@ -32,7 +37,10 @@ struct LoaderOptions {
   std::size_t memory_limit = std::size_t{1} << 30;  // bytes of rows held, per host and loader
   std::uint64_t seed = 0;
   DType dtype = DType::float32;  // of Batch::features: float32 or float64
-  bool verify = true;            // check the checksums, where the file has them, as chunks are read
+  // Set for a GPU: rows travel as they are stored, a quarter of the bytes where they are uint8, and
+  // become floating point there. The bits are the same.
+  NormalizeBatch normalize;
+  bool verify = true;  // check the checksums, where the file has them, as chunks are read
   // How long to wait for another worker of the host to read its part of a group.
   std::chrono::milliseconds timeout = std::chrono::seconds(60);
   // Called before each batch is assembled, with its step counted over all epochs, on the thread

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "data/dataset_file.h"
@@ -17,6 +18,10 @@ class Normalizer {
 
   // `row` and `out` hold one sample.
   void operator()(const std::byte* row, std::byte* out) const;
+
+  // One for each channel; the elements of a sample are channel by channel.
+  std::span<const double> factor() const { return factor_; }
+  std::span<const double> offset() const { return offset_; }
 
  private:
   template <class Stored, class Result>

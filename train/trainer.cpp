@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 
 #include "data/loader.h"
@@ -125,6 +126,9 @@ data::LoaderOptions Trainer::loader_options(bool training) const {
   options.seed = *config_.seed;
   options.dtype = config_.train.dtype;
   options.timeout = milliseconds(config_.comm.timeout);
+  if (context_.device().kind == DeviceKind::cuda)
+    options.normalize =
+        std::bind_front(&kernels::Kernels::normalize_channels, &kernels::kernels_for(context_));
   if (training && faults_.active())
     options.before_read = [this](std::int64_t step) {
       faults_.hit(communicator_.rank(), step + 1, FaultPlace::read);

@@ -64,6 +64,11 @@ class Kernels {
   virtual void fill(double value, const Tensor& out) const = 0;  // any dtype, any strides
   // out = x converted to out's dtype; x is broadcast to out's shape. Any dtypes, any strides.
   virtual void copy(const Tensor& x, const Tensor& out) const = 0;
+  // out = x * factor + offset, with a factor and an offset for each channel: x uint8 or float32 and
+  // out [rows, channels, width], factor and offset [channels] of out's dtype, all contiguous. What
+  // a loader makes of stored features, bit for bit.
+  virtual void normalize_channels(const Tensor& x, const Tensor& factor, const Tensor& offset,
+                                  const Tensor& out) const = 0;
   // The bytes of a contiguous `out`, at most most_stored_bytes, which are taken before this
   // returns: for the few values that change from step to step.
   virtual void store(std::span<const std::byte> bytes, const Tensor& out) const = 0;

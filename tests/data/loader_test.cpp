@@ -185,6 +185,32 @@ TEST_P(LoaderTest, GivesDoubles) {
   }
 }
 
+TEST_P(LoaderTest, LeavesNormalisingToOthers) {
+  LoaderOptions options = this->options();
+  int calls = 0;
+  options.normalize = [&](const Tensor& x, const Tensor& factor, const Tensor& offset,
+                          const Tensor& out) {
+    ++calls;
+    ASSERT_EQ(x.dtype(), DType::uint8);
+    ASSERT_EQ(x.shape(), out.shape());
+    const Shape channels{x.shape()[1]};
+    ASSERT_EQ(factor.shape(), channels);
+    ASSERT_EQ(offset.shape(), channels);
+    const auto stored = x.elements<std::uint8_t>();
+    for (std::size_t i = 0; i < stored.size(); ++i)
+      out.elements<float>()[i] =
+          static_cast<float>(stored[i]) * factor.elements<float>()[0] + offset.elements<float>()[0];
+  };
+  const std::string file = write();
+  Loader loader(*context_, file, "train", options, storage_);
+  Loader usual(*context_, file, "train", this->options(), storage_);
+  for (int step = 0; step < 5; ++step) {
+    const std::vector<std::int64_t> expected = indices_of(usual.next());
+    EXPECT_EQ(indices_of(loader.next()), expected);
+  }
+  EXPECT_EQ(calls, 5);
+}
+
 TEST_P(LoaderTest, UsesItsMemoryAgain) {
   Loader loader(*context_, write(), "train", options(), storage_);
   loader.next();

@@ -1,6 +1,6 @@
 // The CPU's kernels. Each family of member functions lives in a file of its own:
-// memory, elementwise, reduce, matmul, linear, embedding, softmax, cross_entropy, batch_norm,
-// dropout, optimizer.
+// memory, normalize_channels, elementwise, reduce, matmul, linear, embedding, softmax,
+// cross_entropy, batch_norm, dropout, optimizer.
 //
 // How they stay independent of the number of threads: a loop is cut into blocks by its shape alone
 // (parallel.h); elements of different blocks do not meet, or meet in the order of the blocks.
@@ -14,6 +14,8 @@ class CpuKernels final : public Kernels {
  public:
   void fill(double value, const Tensor& out) const override;
   void copy(const Tensor& x, const Tensor& out) const override;
+  void normalize_channels(const Tensor& x, const Tensor& factor, const Tensor& offset,
+                          const Tensor& out) const override;
   void store(std::span<const std::byte> bytes, const Tensor& out) const override;
 
   void throw_noted_error(Context& /*context*/) const override {}

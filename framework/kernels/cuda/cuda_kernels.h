@@ -16,6 +16,8 @@ class CudaKernels final : public Kernels {
  public:
   void fill(double value, const Tensor& out) const override;
   void copy(const Tensor& x, const Tensor& out) const override;
+  void normalize_channels(const Tensor& x, const Tensor& factor, const Tensor& offset,
+                          const Tensor& out) const override;
   void store(std::span<const std::byte> bytes, const Tensor& out) const override;
 
   void throw_noted_error(Context& context) const override;
