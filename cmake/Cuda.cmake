@@ -148,6 +148,10 @@ function(lockstep_cuda_tests name)
     add_executable(${name}_gpu_test ${sources})
     target_link_libraries(${name}_gpu_test PRIVATE
       ${arg_DEPENDS} lockstep_gpu_main lockstep_cuda_runtime GTest::gtest GTest::gmock)
+    if(NOT TARGET gpu_tests)
+      add_custom_target(gpu_tests)  # all of them
+    endif()
+    add_dependencies(gpu_tests ${name}_gpu_test)
     gtest_discover_tests(${name}_gpu_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
       TEST_PREFIX ${name}_gpu. TEST_LIST ${name}_gpu_tests
       PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS gpu SKIP_RETURN_CODE 77)

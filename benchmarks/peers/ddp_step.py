@@ -1,4 +1,5 @@
-"""Times the training steps of benchmarks/train_step.cpp in PyTorch: DistributedDataParallel on Gloo.
+"""Times the training steps of benchmarks/train_step.cpp in PyTorch: DistributedDataParallel on Gloo,
+or with --device cuda on NCCL and a GPU for each worker.
 
 Starts one process for each worker, each with one thread, and prints one JSON object with the keys of
 train_step's. The definition of every figure is that program's: rank 0's times from the end of one
@@ -27,6 +28,7 @@ def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", choices=sorted(WORKLOADS), default="mlp")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=0, help="steps that count; 0: by model")
     parser.add_argument("--warmup", type=int, default=0, help="steps before them; 0: by model")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
@@ -75,8 +77,12 @@ def run_rank(arguments):
     import torch.distributed as dist
 
     torch.set_num_threads(1)
+    on_gpu = arguments.device == "cuda"
+    device = torch.device("cuda", arguments.rank) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
     dist.init_process_group(
-        "gloo",
+        "nccl" if on_gpu else "gloo",
         init_method="file://" + arguments.rendezvous,
         rank=arguments.rank,
         world_size=arguments.workers,
@@ -84,21 +90,23 @@ def run_rank(arguments):
     torch.manual_seed(1)
     hidden, batch, steps, warmup = WORKLOADS[arguments.model]
     steps, warmup = arguments.steps or steps, arguments.warmup or warmup
-    model = make_model(torch, hidden)
+    model = make_model(torch, hidden, device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     loss_function = torch.nn.CrossEntropyLoss()
     first = batch * arguments.rank // arguments.workers
     rows = batch * (arguments.rank + 1) // arguments.workers - first
-    features = torch.randn(rows, FEATURES)
-    labels = torch.randint(CLASSES, (rows,))
+    features = torch.randn(rows, FEATURES, device=device)
+    labels = torch.randint(CLASSES, (rows,), device=device)
 
     def take_step():
         optimizer.zero_grad(set_to_none=True)
         loss_function(model(features), labels).backward()
         optimizer.step()
+        if on_gpu:
+            torch.cuda.synchronize()
 
     def largest(value):
-        tensor = torch.tensor([value], dtype=torch.float64)
+        tensor = torch.tensor([value], dtype=torch.float64, device=device)
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return tensor.item()
 
@@ -112,14 +120,14 @@ def run_rank(arguments):
         q1, median, q3 = statistics.quantiles(seconds, n=4, method="inclusive")
         print(json.dumps({
             "benchmark": "ddp_step", "version": torch.__version__, "model": arguments.model,
-            "batch": batch, "workers": arguments.workers, "steps": steps, "median": median,
+            "batch": batch, "device": arguments.device, "workers": arguments.workers, "steps": steps, "median": median,
             "q1": q1, "q3": q3, "mean": statistics.fmean(seconds), "compute": compute,
             "samples_per_second": batch / median, "pss_bytes": memory, "start": start,
         }))
     dist.barrier()
 
 
-def make_model(torch, hidden):
+def make_model(torch, hidden, device):
     widths = [FEATURES, *hidden]
     layers = []
     for inputs, outputs in zip(widths, widths[1:]):
@@ -127,7 +135,7 @@ def make_model(torch, hidden):
     layers.append(torch.nn.Linear(widths[-1], CLASSES))
     # With views there is no copy between gradients and buckets: the faster of the two settings.
     return torch.nn.parallel.DistributedDataParallel(
-        torch.nn.Sequential(*layers), gradient_as_bucket_view=True
+        torch.nn.Sequential(*layers).to(device), gradient_as_bucket_view=True
     )
 
 

@@ -1,5 +1,7 @@
 #include "tests/end_to_end/emulated_gpus.h"
 
+#include <cstdlib>
+
 namespace lockstep::tests {
 namespace {
 
@@ -17,6 +19,10 @@ Arguments on_gpus(const Sandbox& sandbox, int workers, const Arguments& settings
                   const Arguments& more) {
   Arguments command = small_run(sandbox, workers, settings, more);
   command.front() = LOCKSTEP_TRAIN_EMULATED;
+  if (const char* const real = std::getenv("LOCKSTEP_TRAIN_ON_GPUS")) {
+    command.front() = real;
+    command.emplace_back("--oversubscribe");
+  }
   for (const char* const word :
        {"--device", "cuda", "--launcher", "threads", "--set", "compute.pin=off"})
     command.emplace_back(word);
