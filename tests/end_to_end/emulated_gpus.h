@@ -1,5 +1,5 @@
-// Runs of the `train` program on emulated GPUs (emulated/train_emulated.cpp); on real ones, which the
-// workers share, where LOCKSTEP_TRAIN_ON_GPUS names the program (tests/gpu/run does so).
+// Runs of the `train` program on emulated GPUs (emulated/train_emulated.cpp); on real ones, which
+// the workers share, where LOCKSTEP_TRAIN_ON_GPUS names the program (tests/gpu/run does so).
 #pragma once
 
 #include <string>

@@ -43,7 +43,10 @@ INSTANTIATE_TEST_SUITE_P(
         Variant{"TwoGpus", 2, {"train.epochs=2"}, 2},
         Variant{"ThreeGpus", 3, {small_buckets, small_first}, 3},
         Variant{"EightGpusDeferred", 8, {}, 3}, Variant{"EightGpusInAnyOrder", 8, {}, 1},
-        Variant{"Nesterov", 2, {"optimizer.momentum=0.9", "optimizer.nesterov=true"}, 2},
+        Variant{"NesterovByRing",
+                3,
+                {"optimizer.momentum=0.9", "optimizer.nesterov=true", "comm.algorithm=ring"},
+                2},
         Variant{"Adam", 2, {"optimizer.name=adam", "optimizer.lr=0.01"}, 3},
         Variant{"AdamW", 3, {"optimizer.name=adamw", "optimizer.weight_decay=0.1"}, 4},
         Variant{"Accumulation", 3, {"train.accumulate=3"}, 6},
@@ -58,16 +61,20 @@ INSTANTIATE_TEST_SUITE_P(
                 {"model.batch_norm=true", "data.drop_last=true", "data_parallel.buffers=average"},
                 6},
         Variant{"ClippedByNorm", 2, {"optimizer.clip_norm=0.1", small_buckets}, 3},
-        Variant{"ClippedByValue", 2, {"optimizer.clip_value=0.01", "model.activation=gelu"}, 3},
-        Variant{"LossScale", 2, {"train.loss_scale=dynamic"}, 6},
-        Variant{"Dropout", 3, {"model.dropout=0.3", "train.label_smoothing=0.1"}, 3},
-        Variant{"WithoutOverlap", 2, {"data_parallel.overlap=false", small_buckets}, 3},
-        Variant{"WithoutPrefetch", 2, {"data.prefetch=0", "optimizer.per_bucket=off"}, 3},
+        Variant{"ClippedByValueWithoutOverlap",
+                2,
+                {"optimizer.clip_value=0.01", "model.activation=gelu",
+                 "data_parallel.overlap=false", small_buckets},
+                3},
+        Variant{"LossScaleWithoutPrefetch", 2, {"train.loss_scale=dynamic", "data.prefetch=0"}, 6},
+        Variant{"DropoutByTwoShot",
+                3,
+                {"model.dropout=0.3", "train.label_smoothing=0.1", "comm.algorithm=two_shot",
+                 "optimizer.per_bucket=off"},
+                3},
         // Rounding to 16 bits makes more of what differs.
         Variant{"Bf16Hook", 2, {"data_parallel.hook=bf16", small_buckets}, 3, 1e-4},
         Variant{"Fp16Hook", 3, {"data_parallel.hook=fp16", small_buckets}, 6, 1e-5},
-        Variant{"TwoShot", 3, {"comm.algorithm=two_shot"}, 3},
-        Variant{"Ring", 3, {"comm.algorithm=ring"}, 6},
         Variant{"Float64", 2, {"train.dtype=float64"}, 3, double_tolerance}),
     [](const auto& variant) { return variant.param.name; });
 
@@ -182,6 +189,19 @@ TEST_P(EmulatedCheckpoints, MoveBetweenGpusAndCpus) {
   const auto straight = sandbox.run(on_gpus(sandbox, 2, whole), seed(2));
   const auto resumed = sandbox.run(on_gpus(sandbox, 2, whole, from_gpus), seed(3));
   EXPECT_EQ(final_weights(resumed), final_weights(straight));
+}
+
+// Digests are of values, wherever they lie.
+TEST(EmulatedGpus, GiveTheDigestOfTheCpu) {
+  const Sandbox sandbox(few_rows);
+  const Arguments settings{"train.steps=2", "optimizer.name=adam"};
+  const auto cpu = sandbox.run(on_cpus(sandbox, 2, settings));
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.output;
+  // Which has nothing more to do.
+  const auto gpus = sandbox.run(
+      on_gpus(sandbox, 2, settings, {"--resume", newest_checkpoint_of(run_folder(sandbox, cpu))}));
+  ASSERT_EQ(gpus.exit_code, 0) << gpus.output;
+  EXPECT_EQ(final_weights(gpus), final_weights(cpu));
 }
 
 TEST(EmulatedGpus, EvaluateACheckpointOfTheCpu) {
