@@ -50,13 +50,15 @@ inline std::vector<int> gpus_of(const RankOptions& options, int ranks) {
 
 // By the launcher and by each rank, with the same result.
 inline std::string backend_of(const RankOptions& options, int ranks) {
+  const std::vector<int> gpus = gpus_of(options, ranks);
   return comm::choose_backend(
              {.backend = options.backend,
               .algorithm = options.algorithm,
               .device = options.kind(),
               .ranks_are_threads = options.launcher == "threads",
               .workers = ranks,
-              .gpus_have_peer_access = comm::gpus_reach_each_other(gpus_of(options, ranks))})
+              .gpus_have_peer_access = comm::gpus_reach_each_other(gpus),
+              .workers_share_gpus = !gpus.empty() && static_cast<int>(gpus.size()) < ranks})
       .name;
 }
 

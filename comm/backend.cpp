@@ -71,6 +71,7 @@ Backend nccl() {
           .summary = "NVIDIA's, between GPUs",
           .algorithms = {"auto"},
           .devices = {DeviceKind::cuda},
+          .ranks_can_share_gpus = false,
           .built_in = has_nccl(),
           .missing = missing_nccl,
           .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
@@ -181,6 +182,9 @@ void check_choice(const Backend& backend, const BackendWish& wish) {
   if (wish.ranks_are_threads && !backend.ranks_can_be_threads)
     throw ConfigError(fmt::format(
         "comm.backend: {} needs ranks that are processes, found --launcher threads", name));
+  if (wish.workers_share_gpus && !backend.ranks_can_share_gpus)
+    throw StartupError(
+        fmt::format("backend {} takes a GPU for each worker, found several workers on one", name));
   if (const std::string missing = backend.missing(); !missing.empty())
     throw StartupError(fmt::format("backend {} cannot work here: {}; on this device there are: {}",
                                    name, missing, list_for(wish.device)));

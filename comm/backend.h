@@ -40,6 +40,7 @@ struct Backend {
   std::vector<std::string> algorithms;  // of all_reduce, "auto" first
   std::vector<DeviceKind> devices;
   bool ranks_can_be_threads = true;
+  bool ranks_can_share_gpus = true;
   bool takes_mpi_seats = false;  // its ranks are those of an MPI job, see comm/mpi/seats.h
   bool built_in = true;
   // What is missing on this machine; empty where it should work.
@@ -71,6 +72,7 @@ struct BackendWish {
   // Whether every worker's GPU can address the memory of every other's on its host (see
   // gpus_reach_each_other() of comm/ring/ring.h).
   bool gpus_have_peer_access = true;
+  bool workers_share_gpus = false;
 };
 
 struct BackendChoice {

@@ -83,6 +83,15 @@ TEST(Backends, TheRingNeedsGpusThatReachEachOther) {
   EXPECT_EQ(choose_backend(wish).name, "ring");
 }
 
+TEST(Backends, NcclTakesAGpuForEachWorker) {
+  if (!has_nccl()) GTEST_SKIP() << "NCCL is not in this build";
+  EXPECT_THAT(error_of<StartupError>({.backend = "nccl",
+                                      .device = DeviceKind::cuda,
+                                      .workers = 2,
+                                      .workers_share_gpus = true}),
+              HasSubstr("takes a GPU for each worker"));
+}
+
 TEST(Backends, AutoOfThisProgramIsTheRingOnTheCpu) {
   EXPECT_EQ(choose_backend({.workers = 3}).name, "ring");
 }

@@ -97,7 +97,8 @@ comm::BackendChoice choose_backend(const Config& config, int workers, LaunchKind
                                .ranks_are_threads = kind == LaunchKind::threads,
                                .workers = workers,
                                .hosts = 1 + (workers - 1) / ranks_per_host,
-                               .gpus_have_peer_access = comm::gpus_reach_each_other(device.gpus)});
+                               .gpus_have_peer_access = comm::gpus_reach_each_other(device.gpus),
+                               .workers_share_gpus = device.shares_gpus});
 }
 
 // Sets comm.tuning: what the tuning file says for this run; where the configuration says nothing,
