@@ -38,7 +38,8 @@ Difference difference(const Tensor& own, const Tensor& reference) {
     const HostView own_view(own), reference_view(reference);
     const auto a = own_view.values<T>(), b = reference_view.values<T>();
     for (std::size_t i = 0; i < a.size(); ++i) {
-      if (std::memcmp(&a[i], &b[i], sizeof(T)) == 0) continue;
+      const std::size_t at = i * sizeof(T);
+      if (std::memcmp(&own_view.bytes()[at], &reference_view.bytes()[at], sizeof(T)) == 0) continue;
       ++found.elements;
       double distance = 0;
       if constexpr (std::is_arithmetic_v<T>)
