@@ -27,12 +27,21 @@ Log make_log(const Config& config, const RunOptions& options, int rank) {
              /*console=*/rank == 0);
 }
 
+kernels::ProductPrecision product_precision(const std::string& products) {
+  if (products == "tf32") return kernels::ProductPrecision::tf32;
+  if (products == "bfloat16") return kernels::ProductPrecision::bfloat16;
+  return kernels::ProductPrecision::float32;
+}
+
 // Ranks take the GPUs in turn; there are more ranks than GPUs only where that was asked for.
 std::unique_ptr<Context> make_context(const Config& config, const Worker& worker) {
   if (config.compute.device != "cuda")
     return device::make_cpu_context(threads_of_worker(config.compute, worker.world_size()));
   const int gpus = std::max(device::cuda_devices().count, 1);
-  return device::make_cuda_context(worker.rank() % gpus, worker.rank());
+  auto context = device::make_cuda_context(worker.rank() % gpus, worker.rank());
+  kernels::kernels_for(*context).set_product_precision(*context,
+                                                       product_precision(config.compute.products));
+  return context;
 }
 
 std::string describe_kernels(const Context& context) {

@@ -111,7 +111,16 @@ class Kernels {
   virtual void clip_factor(const Tensor& squares, const Tensor& scale, double limit,
                            const Tensor& factor, const Tensor& flag) const = 0;
 
+  // --- Digests
+  // digests[i] = the digest (digest.h) of tensors[i], contiguous and of any dtype, with a seed of
+  // its own: the same on every kind of device. int64, one for each tensor.
+  virtual void digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
+                      const Tensor& digests) const = 0;
+
   // --- Matrix products ------------------------------------------------------------------------
+  // In what products of float32 are computed in this context from now on: float32 at first. Throws
+  // UsageError for another on the CPU.
+  virtual void set_product_precision(Context& context, ProductPrecision precision) const = 0;
   // c (+)= a * b over the last two axes, leading axes broadcast. Any strides; operands without a
   // dense axis are copied on a GPU. On the CPU an element is one chain of multiply-adds along the
   // summed axis, so a row of c depends on that row of a alone, not on how many others are in the

@@ -45,6 +45,11 @@ struct CrossEntropyOptions {
   double scale = 1;  // of the loss
 };
 
+// In what matrices of float32 are multiplied. The two others are for a GPU's matrix units, and
+// round both factors first: to 10 bits behind the point (TensorFloat-32) or to 7 (bfloat16). Sums
+// are float32 in all.
+enum class ProductPrecision : std::uint8_t { float32, tf32, bfloat16 };
+
 struct SgdOptions {
   double lr = 0;
   double momentum = 0;

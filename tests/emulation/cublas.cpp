@@ -1,7 +1,10 @@
 // A test double of cuBLAS and cublasLt.
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "tests/emulation/include/cublasLt.h"
@@ -19,6 +22,31 @@ struct Matrix {
   }
 };
 
+// A float with so many bits behind the point, to nearest, of equals to even.
+float rounded(float value, int bits) {
+  if (bits == 23 || !std::isfinite(value)) return value;
+  const auto word = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t unit = 1u << (23 - bits), odd = word / unit % 2;
+  return std::bit_cast<float>((word + unit / 2 - 1 + odd) / unit * unit);
+}
+double rounded(double value, int) {
+  return value;
+}
+
+// How many bits behind the point a factor keeps; none where floats are not computed so.
+std::optional<int> bits_of_factors(cublasComputeType_t compute) {
+  switch (compute) {
+    case CUBLAS_COMPUTE_32F:
+      return 23;
+    case CUBLAS_COMPUTE_32F_FAST_TF32:
+      return 10;
+    case CUBLAS_COMPUTE_32F_FAST_16BF:
+      return 7;
+    default:
+      return std::nullopt;
+  }
+}
+
 // c = relu?(alpha * a * b + beta * c + bias), all column-major.
 template <class T>
 struct Product {
@@ -29,6 +57,7 @@ struct Product {
   std::int64_t a_stride, b_stride, c_stride, batch;
   const T* bias = nullptr;
   bool relu = false;
+  int bits = 23;  // of the factors, where they are floats
 
   void compute() const {
     std::vector<T> packed_a(static_cast<std::size_t>(m * k)), column(static_cast<std::size_t>(m));
@@ -38,7 +67,7 @@ struct Product {
       const Matrix<T> result{c.data + i * c_stride, c.leading, false};
       for (std::int64_t l = 0; l < k; ++l) {
         for (std::int64_t row = 0; row < m; ++row) {
-          packed_a[static_cast<std::size_t>(row + l * m)] = left.at(row, l);
+          packed_a[static_cast<std::size_t>(row + l * m)] = rounded(left.at(row, l), bits);
         }
       }
       for (std::int64_t j = 0; j < n; ++j)
@@ -51,7 +80,7 @@ struct Product {
                       const Matrix<T>& result) const {
     std::fill_n(column, m, T(0));
     for (std::int64_t l = 0; l < k; ++l) {
-      const T factor = right.at(l, j);
+      const T factor = rounded(right.at(l, j), bits);
       const T* const from = packed_a + l * m;
       for (std::int64_t row = 0; row < m; ++row) column[row] += from[row] * factor;
     }
@@ -105,6 +134,7 @@ struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t operation_a = CUBLAS_OP_N, operation_b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const float* bias = nullptr;
+  int bits = 23;
 };
 struct cublasLtMatrixLayoutOpaque_t {
   std::int64_t rows, columns, leading;
@@ -156,8 +186,8 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           const void* beta, void* c, cudaDataType_t c_type,
                                           int c_leading, long long c_stride, int batch,
                                           cublasComputeType_t compute, cublasGemmAlgo_t) {
-  const auto run = [&]<class T>(T, cudaDataType_t type, cublasComputeType_t computes) {
-    if (a_type != type || b_type != type || compute != computes) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const auto run = [&]<class T>(T, cudaDataType_t type, std::optional<int> bits) {
+    if (a_type != type || b_type != type || !bits) return CUBLAS_STATUS_NOT_SUPPORTED;
     return enqueue(handle->stream, "cublasGemmStridedBatchedEx",
                    Product<T>{m,
                               n,
@@ -170,10 +200,14 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                               a_stride,
                               b_stride,
                               c_stride,
-                              batch});
+                              batch,
+                              nullptr,
+                              false,
+                              *bits});
   };
-  return c_type == CUDA_R_32F ? run(float{}, CUDA_R_32F, CUBLAS_COMPUTE_32F)
-                              : run(double{}, CUDA_R_64F, CUBLAS_COMPUTE_64F);
+  if (c_type == CUDA_R_32F) return run(float{}, CUDA_R_32F, bits_of_factors(compute));
+  return run(double{}, CUDA_R_64F,
+             compute == CUBLAS_COMPUTE_64F ? std::optional(52) : std::nullopt);
 }
 
 // --- cublasLt
@@ -181,8 +215,9 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description,
                                         cublasComputeType_t compute, cudaDataType_t scale_type) {
-  if (compute != CUBLAS_COMPUTE_32F || scale_type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *description = new cublasLtMatmulDescOpaque_t;
+  const std::optional<int> bits = bits_of_factors(compute);
+  if (!bits || scale_type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *description = new cublasLtMatmulDescOpaque_t{.bits = *bits};
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -295,5 +330,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
                                 0,
                                 1,
                                 has_bias ? description->bias : nullptr,
-                                description->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS});
+                                description->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS,
+                                description->bits});
 }

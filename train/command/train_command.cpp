@@ -18,6 +18,7 @@
 #include "train/config/document.h"
 #include "train/config/locate.h"
 #include "train/config/print.h"
+#include "train/config/rules.h"
 #include "train/fault.h"
 #include "train/parallel/hooks/hooks.h"
 #include "train/placement.h"
@@ -47,9 +48,13 @@ Task task_of(const TrainRequest& request) {
     const std::string checkpoint = find_checkpoint(*request.evaluate, "", "");
     // What suited that run: its folder's name, its machine and number of workers.
     std::vector<Override> overrides = {
-        {"run.name", "null", "train evaluate"},       {"compute.device", "auto", "train evaluate"},
-        {"compute.pin", "auto", "train evaluate"},    {"comm.backend", "auto", "train evaluate"},
-        {"comm.algorithm", "auto", "train evaluate"}, {"comm.tuning", "null", "train evaluate"},
+        {"run.name", "null", "train evaluate"},
+        {"compute.device", "auto", "train evaluate"},
+        {"compute.pin", "auto", "train evaluate"},
+        {"comm.backend", "auto", "train evaluate"},
+        {"comm.algorithm", "auto", "train evaluate"},
+        {"comm.tuning", "null", "train evaluate"},
+        {"compute.products", "float32", "train evaluate"},
     };
     overrides.insert(overrides.end(), request.overrides.begin(), request.overrides.end());
     return {parse_config(summarize_checkpoint(checkpoint).config, checkpoint, overrides),
@@ -152,6 +157,8 @@ int train(const TrainRequest& request) {
   const DeviceChoice device = choose_device(config.compute.device, workers, request.oversubscribe);
   config.compute.device = device.device;
   require_hook_serves(config.data_parallel.hook, device_kind(config));
+  if (const std::string why = why_no_products(config); !why.empty())
+    throw ConfigError("compute.products: " + why);
   const LaunchKind kind = choose_launcher(request.kind, device);
   const comm::BackendChoice backend = choose_backend(config, workers, kind, device);
   config.comm.backend = backend.name;

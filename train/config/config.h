@@ -101,9 +101,10 @@ struct Config {
     bool operator==(const Checkpoint&) const = default;
   } checkpoint;
   struct Compute {
-    std::string device = "auto";  // auto|cuda|cpu
-    std::optional<int> threads;   // for each worker; none: cores / workers, at least 1
-    std::string pin = "auto";     // auto|on|off
+    std::string device = "auto";       // auto|cuda|cpu
+    std::optional<int> threads;        // for each worker; none: cores / workers, at least 1
+    std::string pin = "auto";          // auto|on|off
+    std::string products = "float32";  // float32|tf32|bfloat16
     bool operator==(const Compute&) const = default;
   } compute;
   struct Run {

@@ -39,6 +39,8 @@ void add_comm_rules(const Config::Comm& comm, std::vector<BrokenRule>& broken) {
 
 std::vector<BrokenRule> broken_rules(const Config& config) {
   std::vector<BrokenRule> broken;
+  if (const std::string why = why_no_products(config); !why.empty())
+    broken.push_back({"compute.products", why});
   if (config.train.accumulate > config.train.batch_size) {
     broken.push_back(
         {"train.accumulate", fmt::format("found {}, expected at most train.batch_size, which is {}",
@@ -74,6 +76,17 @@ std::vector<BrokenRule> broken_rules(const Config& config) {
          fmt::format("found {}, expected the name of a folder without a path", *config.run.name)});
   }
   return broken;
+}
+
+std::string why_no_products(const Config& config) {
+  const std::string& products = config.compute.products;
+  if (products == "float32") return {};
+  if (config.compute.device == "cpu")
+    return fmt::format("found {}, expected float32 for workers on CPUs", products);
+  if (config.train.dtype != DType::float32)
+    return fmt::format("found {} with train.dtype: {}, expected float32, or train.dtype: float32",
+                       products, base::name_of(config.train.dtype));
+  return {};
 }
 
 }  // namespace lockstep::train

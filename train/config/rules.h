@@ -15,4 +15,8 @@ struct BrokenRule {
 
 std::vector<BrokenRule> broken_rules(const Config& config);
 
+// Why compute.products cannot be had, which may show only when the device has been chosen; empty
+// where it can.
+std::string why_no_products(const Config& config);
+
 }  // namespace lockstep::train

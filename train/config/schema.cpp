@@ -382,6 +382,11 @@ void compute_keys(std::vector<Key>& all) {
           "pin", {"auto", "on", "off"},
           "Confine each worker to neighbouring cores of its own; auto: where there are cores for "
           "all threads of more than one worker. Never changes a result."));
+  add(&Compute::products,
+      choice("products", {"float32", "tf32", "bfloat16"},
+             "In what a GPU multiplies matrices of float32: the two others round both factors, to "
+             "10 or 7 bits behind the point, for its matrix units. "
+             "Parameters, sums and all else stay float32."));
 }
 
 void run_keys(std::vector<Key>& all) {

@@ -9,7 +9,6 @@
 #include <limits>
 
 #include "framework/base/hash.h"
-#include "framework/device/thread_pool.h"
 #include "framework/kernels/kernels.h"
 #include "train/parallel/gather.h"
 #include "train/parallel/host_values.h"
@@ -18,9 +17,6 @@
 
 namespace lockstep::train {
 namespace {
-
-// Large enough to hash at full speed, small enough to share among threads.
-constexpr std::size_t block_bytes = std::size_t{64} << 10;
 
 comm::Range range_of(const Tensor& tensor) {
   return {tensor.data(), tensor.count(), tensor.dtype()};
@@ -84,41 +80,21 @@ std::string Divergence::describe() const {
 
 ConsistencyCheck::ConsistencyCheck(Context& context, comm::Communicator& communicator,
                                    std::vector<ReplicatedTensor> tensors)
-    : context_(context), communicator_(communicator), tensors_(std::move(tensors)) {
-  for (std::size_t t = 0; t < tensors_.size(); ++t) {
-    seeds_.push_back(base::hash64(tensors_[t].name));
-    const Tensor& tensor = tensors_[t].tensor;
-    void* data = tensor.data();
-    if (context_.device().kind != DeviceKind::cpu) {
-      copies_.emplace_back(context_.host_memory(), tensor.bytes());
-      data = copies_.back().data();
-    }
-    const std::span<const std::byte> bytes(static_cast<const std::byte*>(data), tensor.bytes());
-    for (std::size_t begin = 0; begin < bytes.size(); begin += block_bytes)
-      blocks_.push_back({t, begin / block_bytes,
-                         bytes.subspan(begin, std::min(block_bytes, bytes.size() - begin))});
+    : context_(context),
+      communicator_(communicator),
+      tensors_(std::move(tensors)),
+      digests_on_device_(
+          Tensor::empty(context, {static_cast<std::int64_t>(tensors_.size())}, DType::int64)),
+      digests_(tensors_.size()) {
+  for (const ReplicatedTensor& replicated : tensors_) {
+    values_.push_back(replicated.tensor);
+    seeds_.push_back(base::hash64(replicated.name));
   }
-  hashes_.resize(blocks_.size());
-  digests_.resize(tensors_.size());
 }
 
 void ConsistencyCheck::compute_digests() {
-  for (std::size_t t = 0; t < copies_.size(); ++t) {
-    if (copies_[t].bytes() == 0) continue;
-    context_.copy(copies_[t].data(), tensors_[t].tensor.data(), copies_[t].bytes(),
-                  context_.compute_stream());
-  }
-  context_.compute_stream().synchronize();
-  context_.threads().for_each(static_cast<std::int64_t>(blocks_.size()), [this](std::int64_t b) {
-    const Block& block = blocks_[static_cast<std::size_t>(b)];
-    hashes_[static_cast<std::size_t>(b)] =
-        base::hash64(block.bytes, seeds_[block.tensor] + block.place);
-  });
-  std::fill(digests_.begin(), digests_.end(), 0);
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    std::int64_t& digest = digests_[blocks_[b].tensor];
-    digest = static_cast<std::int64_t>(static_cast<std::uint64_t>(digest) + hashes_[b]);
-  }
+  kernels::kernels_for(context_).digest(values_, seeds_, digests_on_device_);
+  digests_on_device_.to_host(std::as_writable_bytes(std::span(digests_)));
 }
 
 std::uint64_t ConsistencyCheck::total() const {

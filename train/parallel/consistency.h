@@ -60,12 +60,6 @@ class ConsistencyCheck {
   std::string weights_digest() const;
 
  private:
-  struct Block {
-    std::size_t tensor;
-    std::uint64_t place;
-    std::span<const std::byte> bytes;  // on the host
-  };
-
   void compute_digests();
   std::uint64_t total() const;
   void measure(Divergence& divergence, std::size_t tensor, Stream& stream) const;
@@ -73,10 +67,9 @@ class ConsistencyCheck {
   Context& context_;
   comm::Communicator& communicator_;
   std::vector<ReplicatedTensor> tensors_;
-  std::vector<Buffer> copies_;        // by tensor; where a GPU's are hashed, otherwise none
-  std::vector<std::uint64_t> seeds_;  // by tensor
-  std::vector<Block> blocks_;
-  std::vector<std::uint64_t> hashes_;  // by block
+  std::vector<Tensor> values_;         // of tensors_
+  std::vector<std::uint64_t> seeds_;   // by tensor: the hash of its name
+  Tensor digests_on_device_;           // int64
   std::vector<std::int64_t> digests_;  // by tensor; the bits of an unsigned sum
 };
 

@@ -40,6 +40,11 @@ void run_products(Axes batch, const Tensor& a, const Tensor& b, const Tensor& c,
 
 }  // namespace
 
+void CpuKernels::set_product_precision(Context& /*context*/, ProductPrecision precision) const {
+  if (precision == ProductPrecision::float32) return;
+  throw UsageError("matmul: products of another precision than float32 are for GPUs");
+}
+
 void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const {
   const Axes batch = matmul_batch(a, b, c);
   if (c.count() == 0) return;

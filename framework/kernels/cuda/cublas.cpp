@@ -25,6 +25,18 @@ cublasOperation_t operation(const BlasMatrix& matrix) {
   return matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
+cublasComputeType_t compute_type(ProductPrecision precision) {
+  switch (precision) {
+    case ProductPrecision::float32:
+      return CUBLAS_COMPUTE_32F;
+    case ProductPrecision::tf32:
+      return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case ProductPrecision::bfloat16:
+      return CUBLAS_COMPUTE_32F_FAST_16BF;
+  }
+  throw UsageError("unknown precision of products");
+}
+
 // Rows and columns of op(matrix) as they are stored.
 std::pair<std::uint64_t, std::uint64_t> stored(const BlasMatrix& matrix, std::int64_t rows,
                                                std::int64_t columns) {
@@ -64,6 +76,11 @@ void Cublas::check(cublasStatus_t status, const char* call) const {
                                       stream_.place().rank, library_.status_name(status)));
 }
 
+void Cublas::set_precision(ProductPrecision precision) {
+  float_compute_ = compute_type(precision);
+  choices_.clear();
+}
+
 void Cublas::multiply(const BlasProduct& product, DType dtype) {
   const bool wide = dtype == DType::float64;
   const double one = 1;
@@ -78,7 +95,7 @@ void Cublas::multiply(const BlasProduct& product, DType dtype) {
             to_int(product.a.leading), product.a.batch_stride, product.b.data, type,
             to_int(product.b.leading), product.b.batch_stride, beta, product.c.data, type,
             to_int(product.c.leading), product.c.batch_stride, to_int(product.batch),
-            wide ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+            wide ? CUBLAS_COMPUTE_64F : float_compute_, CUBLAS_GEMM_DEFAULT),
         "cublasGemmStridedBatchedEx");
 }
 
@@ -91,8 +108,7 @@ bool Cublas::multiply(const BlasProduct& product, Epilogue epilogue, const float
                                                                                         destroy);
   };
   cublasLtMatmulDesc_t made = nullptr;
-  check(library_.operation_create(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        "cublasLtMatmulDescCreate");
+  check(library_.operation_create(&made, float_compute_, CUDA_R_32F), "cublasLtMatmulDescCreate");
   const auto description = own(made, library_.operation_destroy);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     check(library_.operation_set(description.get(), attribute, &value, sizeof value),

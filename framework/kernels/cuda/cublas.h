@@ -2,7 +2,7 @@
 //
 // Results repeat from run to run: the workspace is the context's own and of one size, so that
 // cuBLAS makes the same choices, and all products go to one stream. They are computed in the type
-// of the operands (float32 without TF32).
+// of the operands, unless float32 is to be rounded for matrix units (ProductPrecision).
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include "framework/device/cuda/cuda_memory.h"
 #include "framework/device/cuda/cuda_stream.h"
 #include "framework/kernels/cuda/cublas_library.h"
+#include "framework/kernels/operations.h"
 
 namespace lockstep::kernels::cuda {
 
@@ -46,6 +47,8 @@ class Cublas {
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
+  // Of products of float32 from now on.
+  void set_precision(ProductPrecision precision);
   void multiply(const BlasProduct& product, DType dtype);
   // c = epilogue(a * b + bias), float32, `bias` one value for each row of c; beta and batch of the
   // product are 0 and 1. Returns false where cublasLt has no algorithm for it.
@@ -68,6 +71,7 @@ class Cublas {
   device::CudaDeviceMemory memory_;
   void* workspace_ = nullptr;
   cublasHandle_t handle_ = nullptr;
+  cublasComputeType_t float_compute_ = CUBLAS_COMPUTE_32F;
   std::map<Problem, Choice> choices_;
 };
 

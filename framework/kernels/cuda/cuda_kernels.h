@@ -37,6 +37,10 @@ class CudaKernels final : public Kernels {
   void clip_factor(const Tensor& squares, const Tensor& scale, double limit, const Tensor& factor,
                    const Tensor& flag) const override;
 
+  void digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
+              const Tensor& digests) const override;
+
+  void set_product_precision(Context& context, ProductPrecision precision) const override;
   void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const override;
   void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
               const Tensor& pre, const Tensor& y) const override;

@@ -72,6 +72,10 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate
 
 }  // namespace
 
+void CudaKernels::set_product_precision(Context& context, ProductPrecision precision) const {
+  Cublas::of(context).set_precision(precision);
+}
+
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const {
   matmul_batch(a, b, c);
   visit_float("matmul", c.dtype(), [&]<class T>(base::TypeTag<T>) {

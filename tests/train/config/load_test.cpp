@@ -211,6 +211,13 @@ TEST(LoadConfig, ChecksKeysAgainstEachOther) {
                                   {"optimizer.clip_value", "0.5", "--set"}}),
               HasSubstr("optimizer.clip_value: found 0.5 with optimizer.clip_norm: 1"));
   EXPECT_EQ(error_with("optimizer.clip_value", "0.5"), "no error");
+  EXPECT_EQ(error_with("compute.products", "tf32"), "no error");
+  EXPECT_THAT(errors_of(minimal, {{"compute.products", "bfloat16", "--set"},
+                                  {"compute.device", "cpu", "--set"}}),
+              HasSubstr("compute.products: found bfloat16, expected float32 for workers on CPUs"));
+  EXPECT_THAT(errors_of(minimal, {{"compute.products", "tf32", "--set"},
+                                  {"train.dtype", "float64", "--set"}}),
+              HasSubstr("compute.products: found tf32 with train.dtype: float64"));
   EXPECT_EQ(error_with("data_parallel.sharding", "optimizer"), "no error");
   EXPECT_THAT(errors_of(minimal, {{"data_parallel.hook", "top_k", "--set"},
                                   {"data_parallel.sharding", "optimizer", "--set"}}),

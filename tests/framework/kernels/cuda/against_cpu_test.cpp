@@ -149,5 +149,56 @@ TEST_F(AgainstCpu, ConversionsOfManyElements) {
   }
 }
 
+// An element is off by at most the rounding of both factors, and by some of it. All three ways in
+// which products are computed: plain, with a bias in the epilogue, and of float64.
+TEST_F(AgainstCpu, ProductsRoundTheirFactorsAsAsked) {
+  const auto [host_a, device_a] = pair({48, 64});
+  const auto [host_b, device_b] = pair({32, 64});
+  const auto [host_bias, device_bias] = pair({32});
+  const Values a = values_of(host_a), b = values_of(host_b), bias = values_of(host_bias);
+  const auto largest_error = [&](const Tensor& y, bool has_bias) {
+    const Values found = values_of(y);
+    double largest = 0;
+    for (std::size_t row = 0; row < 48; ++row)
+      for (std::size_t column = 0; column < 32; ++column) {
+        double exact = has_bias ? bias[column] : 0, size = std::abs(exact);
+        for (std::size_t k = 0; k < 64; ++k) {
+          const double term = a[row * 64 + k] * b[column * 64 + k];
+          exact += term;
+          size += std::abs(term);
+        }
+        largest = std::max(largest, std::abs(found[row * 32 + column] - exact) / size);
+      }
+    return largest;
+  };
+  const Kernels& kernels = kernels_under_test();
+  const Tensor y = Tensor::empty(*device_context_, {48, 32});
+  for (const auto& [precision, rounding] : {std::pair{ProductPrecision::bfloat16, 0x1p-8},
+                                            {ProductPrecision::tf32, 0x1p-11},
+                                            {ProductPrecision::float32, 0x1p-24}}) {
+    kernels.set_product_precision(*device_context_, precision);
+    const double most = 2 * rounding + 0x1p-20;  // sums are of floats
+    for (const bool has_bias : {false, true}) {
+      if (has_bias)
+        kernels.linear(device_a, device_b, device_bias, Activation::none, {}, y);
+      else
+        kernels.matmul(device_a, device_b.transpose(0, 1), y, false);
+      EXPECT_LE(largest_error(y, has_bias), most);
+      if (precision != ProductPrecision::float32) {
+        EXPECT_GT(largest_error(y, has_bias), most / 50);
+      }
+    }
+    const Tensor wide_a = Tensor::empty(*device_context_, {48, 64}, DType::float64),
+                 wide_b = Tensor::empty(*device_context_, {32, 64}, DType::float64),
+                 wide_y = Tensor::empty(*device_context_, {48, 32}, DType::float64);
+    kernels.copy(device_a, wide_a);
+    kernels.copy(device_b, wide_b);
+    kernels.matmul(wide_a, wide_b.transpose(0, 1), wide_y, false);
+    EXPECT_LE(largest_error(wide_y, false), 0x1p-48);
+  }
+  EXPECT_THROW(cpu_kernels().set_product_precision(*host_context_, ProductPrecision::tf32),
+               UsageError);
+}
+
 }  // namespace
 }  // namespace lockstep::kernels::testing
