@@ -1,19 +1,21 @@
-// How fast the CPU's kernels are, beside what this machine can do at most: a loop of multiply-adds
-// in registers for those that compute, and a copy of memory for those that move it, both measured
-// here.
+// How fast the kernels are, beside what the device can do at most, measured here: on a CPU a loop
+// of multiply-adds in registers for those that compute, on a GPU cuBLAS's largest product; and for
+// those that move data a copy of memory.
 //
-// `share` is the rate as a part of that peak. Kernels on data that fits into a cache may move it
-// faster than the copy of memory; their share is then above 1.
+// `floor us` is what the kernel's work takes at that peak, `share` the part of the peak that it
+// reaches. Kernels on data that fits into a cache may move it faster than the copy of memory; their
+// share is then above 1.
 #include <CLI/CLI.hpp>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "benchmarks/bench.h"
 #include "benchmarks/fma_peak.h"
+#include "benchmarks/kernel_sizes.h"
+#include "benchmarks/kernel_timer.h"
 #include "framework/device/cpu/cpu_context.h"
-#include "framework/device/thread_pool.h"
+#include "framework/device/cuda/cuda_context.h"
 #include "framework/kernels/kernels.h"
 #include "framework/kernels/stored_constants.h"
 
@@ -23,65 +25,118 @@ namespace {
 struct Options {
   double seconds = 0.2;
   int threads = 1;
-  std::string only, json;
+  std::string device = "cpu", products = "float32", sizes = "full", only, json;
 };
 
 void describe(CLI::App& app, Options& options) {
+  app.add_option("--device", options.device)->check(CLI::IsMember({"cpu", "cuda"}));
+  app.add_option("--products", options.products, "compute.products, on a GPU")
+      ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}));
   app.add_option("--seconds", options.seconds, "for each kernel")->check(CLI::PositiveNumber);
-  app.add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
+  app.add_option("--threads", options.threads, "of the CPU")->check(CLI::Range(1, 1024));
+  app.add_option("--sizes", options.sizes, "tiny: only to see that all of them run")
+      ->check(CLI::IsMember({"full", "tiny"}));
   app.add_option("--only", options.only, "kernels whose name has this text");
   app.add_option("--json", options.json, "write the rows to this file");
+}
+
+std::unique_ptr<Context> make_context(const Options& options) {
+  if (options.device == "cpu") return device::make_cpu_context(options.threads);
+  return device::make_cuda_context(0, 0);
+}
+
+KernelSizes sizes_of(const Options& options) {
+  if (options.sizes == "tiny") return tiny_sizes();
+  return options.device == "cpu" ? cpu_sizes() : gpu_sizes();
 }
 
 class Benchmark {
  public:
   explicit Benchmark(const Options& options)
       : options_(options),
-        context_(device::make_cpu_context(options.threads)),
-        kernels_(kernels::kernels_for(*context_)) {
-    peak_gflops_ = measure_fma_peak() * 1e-9 * options.threads;
-    const Tensor from = tensor({1 << 24}), to = tensor({1 << 24});
-    const Timing copy = time_repeated([&] { kernels_.copy(from, to); }, options.seconds);
-    copy_gbs_ = 2.0 * static_cast<double>(from.bytes()) / copy.median * 1e-9;
+        sizes_(sizes_of(options)),
+        context_(make_context(options)),
+        kernels_(kernels::kernels_for(*context_)),
+        timer_(*context_, options.seconds, options.sizes == "tiny" ? 2 : 20) {
+    kernels_.set_product_precision(*context_, precision_of(options.products));
+    peak_gflops_ = measure_peak();
+    copy_gbs_ = measure_copy();
   }
 
   int run() {
-    fmt::print(
-        "{}, {} thread(s); peak {:.1f} GFLOP/s, copy of 64 MiB {:.1f} GB/s (read + write)\n\n",
-        kernels::cpu_kernels_description(), options_.threads, peak_gflops_, copy_gbs_);
+    fmt::print("{}; peak {:.1f} GFLOP/s, copy of {} MiB {:.1f} GB/s (read + write)\n\n", describe(),
+               peak_gflops_, sizes_.copied * 4 >> 20, copy_gbs_);
     products();
     layers();
     elementwise();
     reductions();
     losses();
+    batch_norm();
+    embeddings();
     optimizers();
     report_.print();
     if (!options_.json.empty()) {
       write_file(options_.json,
-                 fmt::format("{{\"kernels\": \"{}\", \"threads\": {}, \"peak_gflops\": {}, "
-                             "\"copy_gbs\": {}, \"rows\": {}}}\n",
-                             kernels::cpu_kernels_description(), options_.threads, peak_gflops_,
-                             copy_gbs_, report_.json()));
+                 fmt::format("{{\"kernels\": \"{}\", \"device\": \"{}\", \"threads\": {}, "
+                             "\"products\": \"{}\", \"peak_gflops\": {}, \"copy_gbs\": {}, "
+                             "\"rows\": {}}}\n",
+                             describe(), options_.device, options_.threads, options_.products,
+                             peak_gflops_, copy_gbs_, report_.json()));
     }
     return 0;
   }
 
  private:
+  static kernels::ProductPrecision precision_of(const std::string& name) {
+    if (name == "tf32") return kernels::ProductPrecision::tf32;
+    if (name == "bfloat16") return kernels::ProductPrecision::bfloat16;
+    return kernels::ProductPrecision::float32;
+  }
+  bool on_gpu() const { return options_.device == "cuda"; }
+
+  std::string describe() const {
+    if (on_gpu())
+      return fmt::format("{}, products {}", device::describe_cuda_device(0).name,
+                         options_.products);
+    return fmt::format("{}, {} thread(s)", kernels::cpu_kernels_description(), options_.threads);
+  }
+
+  double measure_peak() {
+    if (!on_gpu()) return measure_fma_peak() * 1e-9 * options_.threads;
+    const auto& [m, k, n] = sizes_.products.front();
+    const Tensor a = tensor({m, k}), b = tensor({k, n}), c = empty({m, n});
+    const Timing timing = timer_([&] { kernels_.matmul(a, b, c, false); });
+    return 2.0 * static_cast<double>(m * k * n) / timing.min * 1e-9;
+  }
+
+  double measure_copy() {
+    const Tensor from = tensor({sizes_.copied}), to = empty({sizes_.copied});
+    const Timing copy = timer_(
+        [&] { context_->copy(to.data(), from.data(), from.bytes(), context_->compute_stream()); });
+    return 2.0 * static_cast<double>(from.bytes()) / copy.median * 1e-9;
+  }
+
+  Tensor empty(const Shape& shape, DType dtype = DType::float32) {
+    return Tensor::empty(*context_, shape, dtype);
+  }
+  // Of numbers in [-1, 1), the same few over and over where there are many.
   Tensor tensor(const Shape& shape) {
-    const Tensor t = Tensor::empty(*context_, shape);
     const base::RandomStream stream(1, "benchmark", ++tensors_);
-    std::uint64_t i = 0;
-    for (float& v : t.elements<float>()) v = 2 * stream.uniform(i++) - 1;
-    return t;
+    std::vector<float> values(static_cast<std::size_t>(shape.count()));
+    constexpr std::size_t drawn = 1 << 20;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = i < drawn ? 2 * stream.uniform(i) - 1 : values[i - drawn];
+    return Tensor::from<float>(*context_, values, shape);
   }
 
   void measure(const std::string& name, const std::string& shape, double work, double peak,
                const char* unit, const std::function<void()>& body) {
     if ((name + " " + shape).find(options_.only) == std::string::npos) return;
-    const Timing timing = time_repeated(body, options_.seconds);
+    const Timing timing = timer_(body);
     const double rate = work / timing.median * 1e-9;
-    report_.add({name, shape, timing.median * 1e6, timing.min * 1e6, rate, std::string(unit),
-                 rate / peak, std::int64_t{timing.repetitions}});
+    report_.add({name, shape, timing.median * 1e6, timing.min * 1e6, work * 1e-6,
+                 work / peak * 1e-3, rate, std::string(unit), rate / peak,
+                 std::int64_t{timing.repetitions}});
   }
   void flops(const std::string& name, const std::string& shape, double flop,
              const std::function<void()>& body) {
@@ -96,55 +151,47 @@ class Benchmark {
   void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t k, std::int64_t n) {
     const Tensor a = transpose_a ? tensor({k, m}).transpose(0, 1) : tensor({m, k});
     const Tensor b = transpose_b ? tensor({n, k}).transpose(0, 1) : tensor({k, n});
-    const Tensor c = Tensor::empty(*context_, {m, n});
+    const Tensor c = empty({m, n});
     flops(fmt::format("matmul {}{}", transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N'),
           fmt::format("{} x {} x {}", m, k, n), 2.0 * static_cast<double>(m * k * n),
           [&] { kernels_.matmul(a, b, c, false); });
   }
 
-  // Forward, weight gradient and input gradient of the layers of an MLP.
+  // Forward, weight gradient and input gradient of linear layers, and products by themselves.
   void products() {
-    for (const std::int64_t batch : {256, 32}) {
-      for (const auto& [in, out] :
-           {std::pair<std::int64_t, std::int64_t>{784, 512}, {512, 256}, {256, 10}}) {
-        product(false, true, batch, in, out);
-        product(true, false, out, batch, in);
-        product(false, false, batch, out, in);
-      }
+    for (const auto& [batch, in, out] : sizes_.layers) {
+      product(false, true, batch, in, out);
+      product(true, false, out, batch, in);
+      product(false, false, batch, out, in);
     }
-    for (const auto& [in, out] : {std::pair<std::int64_t, std::int64_t>{784, 2048}, {2048, 2048}}) {
-      product(false, true, 512, in, out);
-      product(true, false, out, 512, in);
-      product(false, false, 512, out, in);
-    }
-    product(false, true, 64, 2048, 2048);
-    product(true, false, 2048, 64, 2048);
-    product(false, false, 64, 2048, 2048);
-    product(false, false, 1024, 1024, 1024);
+    for (const auto& [m, k, n] : sizes_.products) product(false, false, m, k, n);
   }
 
   void layers() {
-    for (const Activation activation :
-         {Activation::none, Activation::relu, Activation::gelu, Activation::tanh}) {
-      const std::string name = activation == Activation::none   ? ""
-                               : activation == Activation::relu ? ", relu"
-                               : activation == Activation::gelu ? ", gelu"
-                                                                : ", tanh";
-      const Tensor x = tensor({256, 784}), w = tensor({512, 784}), bias = tensor({512}),
-                   y = tensor({256, 512});
-      flops("linear, bias" + name, "256 x 784 x 512", 2.0 * 256 * 784 * 512,
-            [&] { kernels_.linear(x, w, bias, activation, {}, y); });
-      const Tensor pre = tensor({256, 512}), grad = tensor({256, 512}),
-                   grad_pre = tensor({256, 512});
-      bytes("its bias and activation backward" + name, "256 x 512", 3, y.bytes(), [&] {
-        kernels_.bias_activation_backward(activation, pre, y, grad, grad_pre, bias, false);
+    const auto& [rows, in, out] = sizes_.linear;
+    const std::pair<Activation, const char*> activations[] = {{Activation::none, ""},
+                                                              {Activation::relu, ", relu"},
+                                                              {Activation::gelu, ", gelu"},
+                                                              {Activation::tanh, ", tanh"}};
+    const std::string shape = fmt::format("{} x {}", rows, out);
+    for (const auto& [activation, words] : activations) {
+      const std::string name = words;
+      const Tensor x = tensor({rows, in}), w = tensor({out, in}), bias = tensor({out}),
+                   y = empty({rows, out});
+      flops("linear, bias" + name, fmt::format("{} x {} x {}", rows, in, out),
+            2.0 * static_cast<double>(rows * in * out),
+            [&, f = activation] { kernels_.linear(x, w, bias, f, {}, y); });
+      const Tensor pre = tensor({rows, out}), grad = tensor({rows, out}),
+                   grad_pre = empty({rows, out});
+      bytes("its bias and activation backward" + name, shape, 3, y.bytes(), [&, f = activation] {
+        kernels_.bias_activation_backward(f, pre, y, grad, grad_pre, bias, false);
       });
     }
   }
 
   void elementwise() {
     using kernels::Unary;
-    for (const std::int64_t count : {1 << 17, 1 << 23}) {
+    for (const std::int64_t count : sizes_.ranges) {
       const Tensor x = tensor({count}), y = tensor({count}), z = tensor({count});
       const std::string shape = fmt::format("{}", count);
       bytes("copy", shape, 2, x.bytes(), [&] { kernels_.copy(x, y); });
@@ -159,45 +206,49 @@ class Benchmark {
       bytes("exp", shape, 2, x.bytes(), [&] { kernels_.unary(Unary::exp, x, y); });
       bytes("log", shape, 2, x.bytes(), [&] { kernels_.unary(Unary::log, x, y); });
       bytes("sqrt", shape, 2, x.bytes(), [&] { kernels_.unary(Unary::sqrt, x, y); });
+      const Tensor half = empty({count}, DType::bfloat16);
+      bytes("to bfloat16", shape, 1.5, x.bytes(), [&] { kernels_.copy(x, half); });
+      bytes("from bfloat16", shape, 1.5, x.bytes(), [&] { kernels_.copy(half, x); });
     }
-    const Tensor x = tensor({1024, 1024}), y = tensor({1024, 1024}), row = tensor({1024}),
-                 column = tensor({1024, 1});
-    bytes("copy transposed", "1024 x 1024", 2, x.bytes(),
-          [&] { kernels_.copy(x.transpose(0, 1), y); });
-    bytes("add a row", "1024 x 1024", 2, x.bytes(),
+    const std::int64_t side = sizes_.side;
+    const std::string square = fmt::format("{} x {}", side, side);
+    const Tensor x = tensor({side, side}), y = tensor({side, side}), row = tensor({side}),
+                 column = tensor({side, 1});
+    bytes("copy transposed", square, 2, x.bytes(), [&] { kernels_.copy(x.transpose(0, 1), y); });
+    bytes("add a row", square, 2, x.bytes(),
           [&] { kernels_.binary(kernels::Binary::add, x, row, y); });
-    bytes("add a column", "1024 x 1024", 2, x.bytes(),
+    bytes("add a column", square, 2, x.bytes(),
           [&] { kernels_.binary(kernels::Binary::add, x, column, y); });
     const base::RandomStream stream(1, "dropout");
-    bytes("dropout", "1024 x 1024", 2, x.bytes(),
-          [&] { kernels_.dropout(x, 0.1, stream, 0, y, false); });
+    bytes("dropout", square, 2, x.bytes(), [&] { kernels_.dropout(x, 0.1, stream, 0, y, false); });
   }
 
   void reductions() {
-    const Tensor x = tensor({1024, 1024}), y = tensor({1024, 1024});
-    const Tensor row = tensor({1024}), column = tensor({1024, 1}), one = tensor({});
-    const Tensor sum = Tensor::empty(*context_, {1}, DType::float64),
-                 flag = Tensor::empty(*context_, {1}, DType::int32);
-    bytes("sum down columns", "1024 x 1024", 1, x.bytes(),
-          [&] { kernels_.sum_to(1, x, row, false); });
-    bytes("sum along rows", "1024 x 1024", 1, x.bytes(),
-          [&] { kernels_.sum_to(1, x, column, false); });
-    bytes("sum of all", "1024 x 1024", 1, x.bytes(), [&] { kernels_.sum_to(1, x, one, false); });
-    bytes("sum of products", "1024 x 1024", 2, x.bytes(),
+    const std::int64_t side = sizes_.side;
+    const std::string square = fmt::format("{} x {}", side, side);
+    const Tensor x = tensor({side, side}), y = tensor({side, side});
+    const Tensor row = tensor({side}), column = tensor({side, 1}), one = tensor({});
+    const Tensor sum = empty({1}, DType::float64), flag = empty({1}, DType::int32);
+    bytes("sum down columns", square, 1, x.bytes(), [&] { kernels_.sum_to(1, x, row, false); });
+    bytes("sum along rows", square, 1, x.bytes(), [&] { kernels_.sum_to(1, x, column, false); });
+    bytes("sum of all", square, 1, x.bytes(), [&] { kernels_.sum_to(1, x, one, false); });
+    bytes("sum of products", square, 2, x.bytes(),
           [&] { kernels_.multiply_sum_to(1, x, y, row, false); });
-    bytes("sum of squares", "1024 x 1024", 1, x.bytes(), [&] { kernels_.sum_of_squares(x, sum); });
-    bytes("find values that are not finite", "1024 x 1024", 1, x.bytes(),
+    bytes("sum of squares", square, 1, x.bytes(), [&] { kernels_.sum_of_squares(x, sum); });
+    const Tensor digest = empty({1}, DType::int64);
+    const std::uint64_t seed = 7;
+    bytes("digest", square, 1, x.bytes(), [&] { kernels_.digest({&x, 1}, {&seed, 1}, digest); });
+    bytes("find values that are not finite", square, 1, x.bytes(),
           [&] { kernels_.find_nonfinite(x, flag); });
   }
 
   void losses() {
-    for (const auto& [rows, classes] :
-         {std::pair<std::int64_t, std::int64_t>{256, 10}, {256, 1000}, {64, 32768}}) {
+    for (const auto& [rows, classes] : sizes_.logits) {
       const Tensor logits = tensor({rows, classes}), grad = tensor({rows, classes}),
                    y = tensor({rows, classes});
-      const Tensor targets = Tensor::empty(*context_, {rows}, DType::int64);
-      for (std::int64_t& target : targets.elements<std::int64_t>()) target = 3;
-      const Tensor total = Tensor::empty(*context_, {2}, DType::float64);
+      const Tensor targets = empty({rows}, DType::int64);
+      kernels_.fill(3, targets);
+      const Tensor total = empty({2}, DType::float64);
       const std::string shape = fmt::format("{} x {}", rows, classes);
       bytes("cross entropy with gradient", shape, 2, grad.bytes(),
             [&] { kernels_.cross_entropy(logits, targets, {}, {.total = total, .grad = grad}); });
@@ -205,11 +256,56 @@ class Benchmark {
       bytes("softmax backward", shape, 3, grad.bytes(),
             [&] { kernels_.softmax_backward(y, logits, grad, false); });
       bytes("log softmax", shape, 2, grad.bytes(), [&] { kernels_.log_softmax(logits, y); });
+      bytes("log softmax backward", shape, 3, grad.bytes(),
+            [&] { kernels_.log_softmax_backward(y, logits, grad, false); });
+      const Tensor correct = empty({1}, DType::float64);
+      bytes("count correct", shape, 1, grad.bytes(),
+            [&] { kernels_.count_correct(logits, targets, -100, correct, false); });
     }
   }
 
+  void batch_norm() {
+    const std::int64_t side = sizes_.side;
+    const std::string square = fmt::format("{} x {}", side, side);
+    const Tensor x = tensor({side, side}), y = empty({side, side}), grad = tensor({side, side});
+    const Tensor weight = tensor({side}), bias = tensor({side}), running_mean = tensor({side}),
+                 running_variance = tensor({side}), mean = tensor({side}),
+                 deviation = tensor({side}), grad_weight = tensor({side}),
+                 grad_bias = tensor({side});
+    bytes("batch norm", square, 4, x.bytes(), [&] {
+      kernels_.batch_norm(x, weight, bias, 1e-5, 0.1, running_mean, running_variance, mean,
+                          deviation, y);
+    });
+    bytes("its parameters' gradients", square, 2, x.bytes(), [&] {
+      kernels_.batch_norm_parameter_gradients(x, mean, deviation, grad, grad_weight, grad_bias);
+    });
+    bytes("its input's gradient", square, 3, x.bytes(), [&] {
+      kernels_.batch_norm_input_gradient(x, weight, mean, deviation, grad, grad_weight, grad_bias,
+                                         y, false);
+    });
+  }
+
+  void embeddings() {
+    const auto& [rows, width] = sizes_.table;
+    const Tensor table = tensor({rows, width}), out = tensor({sizes_.positions, width});
+    std::vector<std::int64_t> drawn;
+    const base::RandomStream stream(1, "indices");
+    for (std::int64_t i = 0; i < sizes_.positions; ++i)
+      drawn.push_back(static_cast<std::int64_t>(
+          stream.below(static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(i))));
+    const Tensor indices = Tensor::from<std::int64_t>(*context_, drawn, {sizes_.positions}),
+                 starts = empty({rows + 1}, DType::int64),
+                 order = empty({sizes_.positions}, DType::int64);
+    const std::string shape = fmt::format("{} of {} x {}", sizes_.positions, rows, width);
+    bytes("gather rows", shape, 2, out.bytes(), [&] { kernels_.gather_rows(table, indices, out); });
+    bytes("group positions", shape, 1, indices.bytes() + starts.bytes() + order.bytes(),
+          [&] { kernels_.group_positions(indices, starts, order); });
+    bytes("sum row groups", shape, 1, out.bytes() + table.bytes(),
+          [&] { kernels_.sum_row_groups(out, starts, order, table, false); });
+  }
+
   void optimizers() {
-    for (const std::int64_t count : {535'818, 5'824'522}) {
+    for (const std::int64_t count : sizes_.parameters) {
       const Tensor p = tensor({count}), g = tensor({count}), m = tensor({count}),
                    v = tensor({count});
       kernels_.unary(kernels::Unary::square, v, v);
@@ -225,11 +321,14 @@ class Benchmark {
   }
 
   Options options_;
+  KernelSizes sizes_;
   std::unique_ptr<Context> context_;
   const kernels::Kernels& kernels_;
+  KernelTimer timer_;
   double peak_gflops_ = 0, copy_gbs_ = 0;
   std::uint64_t tensors_ = 0;
-  Report report_{{"kernel", "shape", "us", "min us", "rate", "unit", "share", "runs"}};
+  Report report_{{"kernel", "shape", "us", "min us", "MB or MFLOP", "floor us", "rate", "unit",
+                  "share", "runs"}};
 };
 
 }  // namespace
@@ -237,7 +336,8 @@ class Benchmark {
 
 int main(int argc, char** argv) {
   using namespace lockstep::benchmarks;
-  CLI::App app("Times the kernels of the CPU.");
+  lockstep::device::prepare_cuda_process();
+  CLI::App app("Times the kernels of a CPU or a GPU.");
   Options options;
   describe(app, options);
   CLI11_PARSE(app, argc, argv);

@@ -34,6 +34,19 @@ def all_reduce(name, rows):
                    f"algbw {row['algbw']:.1f} GB/s", f"busbw {row['busbw']:.1f} GB/s")
 
 
+# A few for the table, each on its largest shape; the file has them all.
+KERNELS = ("matmul NT", "linear, bias, relu", "copy", "gelu", "dropout", "sum down columns", "softmax",
+           "cross entropy with gradient", "digest", "adam")
+
+
+def kernels(name, rows):
+    for kernel in KERNELS:
+        of_kernel = [row for row in rows[0]["rows"] if row["kernel"] == kernel]
+        row = max(of_kernel, key=lambda row: row["MB or MFLOP"])
+        yield (f"{kernel}, {row['shape']}", f"{row['us']:.1f} us",
+               f"{row['rate']:.0f} {row['unit']}", f"{100 * row['share']:.0f} % of peak")
+
+
 def training(folder):
     """Steps of a run of the program, without those that warm up."""
     with open(os.path.join(folder, "metrics.jsonl")) as file:
@@ -50,7 +63,7 @@ def figures(folder):
         name = os.path.splitext(os.path.basename(path))[0]
         if name.endswith("_test") or os.path.getsize(path) == 0:
             continue
-        kind = next((k for k in (train_step, all_reduce) if name.startswith(k.__name__)), None)
+        kind = next((k for k in (train_step, all_reduce, kernels) if name.startswith(k.__name__)), None)
         if name.startswith("pytorch"):
             kind = train_step
         if kind:
