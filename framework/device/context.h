@@ -61,6 +61,11 @@ class Context {
   virtual std::unique_ptr<Graph> capture(std::span<Stream* const> streams,
                                          const std::function<void()>& body);
 
+  // What the calling thread enqueues from here to the matching end_range() has a name in the
+  // profilers of the device: NVTX ranges for NVIDIA's. Ranges nest. Without effect on the CPU.
+  virtual void begin_range(const char* /*name*/) {}
+  virtual void end_range() {}
+
   // What a library on top keeps for this context (a handle, a workspace): a T made with the context
   // when it is first asked for. It goes before the context's streams and memory.
   template <class T>

@@ -15,7 +15,7 @@ constexpr unsigned steps_between_looks = 64;
 }  // namespace
 
 unsigned DeviceLimits::blocks_per_multiprocessor(unsigned threads, std::size_t shared_bytes) const {
-  if (threads == 0 || threads > threads_per_block || shared_bytes > most_shared_bytes_per_block) {
+  if (threads == 0 || threads > threads_per_block || shared_bytes > shared_bytes_per_block) {
     return 0;
   }
   const std::size_t by_memory = shared_bytes == 0 ? each.blocks : each.shared_bytes / shared_bytes;

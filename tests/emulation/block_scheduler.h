@@ -23,8 +23,7 @@ struct DeviceLimits {
   int multiprocessors = 4;
   MultiprocessorLimits each = {};
   unsigned threads_per_block = 1024;
-  std::size_t shared_bytes_per_block = 48 * 1024;  // more only for kernels that ask for it
-  std::size_t most_shared_bytes_per_block = 96 * 1024;
+  std::size_t shared_bytes_per_block = 48 * 1024;
 
   // How many such blocks one multiprocessor holds.
   unsigned blocks_per_multiprocessor(unsigned threads, std::size_t shared_bytes) const;

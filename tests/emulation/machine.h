@@ -83,7 +83,6 @@ class Machine {
   void note_context(int device) { contexts_[Scheduler::thread_number()].insert(device); }
   std::set<const Event*>& events() { return events_; }
   int& graphs() { return graphs_; }  // and executable ones
-  std::map<const void*, std::size_t>& dynamic_shared_limits() { return dynamic_shared_limits_; }
   std::set<std::pair<int, const void*>>& loaded_kernels() { return loaded_kernels_; }
 
  private:
@@ -96,7 +95,6 @@ class Machine {
   std::map<int, std::set<int>> contexts_;
   std::set<const Event*> events_;
   int graphs_ = 0;
-  std::map<const void*, std::size_t> dynamic_shared_limits_;
   std::set<std::pair<int, const void*>> loaded_kernels_;
 };
 

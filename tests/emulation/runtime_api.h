@@ -99,9 +99,7 @@ class KernelCallOf final : public KernelCall {
 cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                    std::unique_ptr<const KernelCall> call);
 cudaError_t attributes_of(cudaFuncAttributes* attributes, const void* kernel);
-cudaError_t set_attribute(const void* kernel, cudaFuncAttribute attribute, int value);
-cudaError_t blocks_per_multiprocessor(int* blocks, const void* kernel, int threads,
-                                      std::size_t shared_bytes);
+cudaError_t blocks_per_multiprocessor(int* blocks, int threads, std::size_t shared_bytes);
 
 // For stand-ins of libraries that compute on a stream (cuBLAS, NCCL): `call` runs once, in the
 // stream's order, on a thread of the host. `name` is for reports.
@@ -123,15 +121,7 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, void (*kernel)
   return lockstep::emulation::attributes_of(attributes, reinterpret_cast<const void*>(kernel));
 }
 template <class... Parameters>
-cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute attribute,
-                                 int value) {
-  return lockstep::emulation::set_attribute(reinterpret_cast<const void*>(kernel), attribute,
-                                            value);
-}
-template <class... Parameters>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks,
-                                                          void (*kernel)(Parameters...),
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(Parameters...),
                                                           int threads, std::size_t shared_bytes) {
-  return lockstep::emulation::blocks_per_multiprocessor(
-      blocks, reinterpret_cast<const void*>(kernel), threads, shared_bytes);
+  return lockstep::emulation::blocks_per_multiprocessor(blocks, threads, shared_bytes);
 }

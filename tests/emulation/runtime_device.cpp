@@ -105,9 +105,6 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMaxSharedMemoryPerBlock:
       *value = static_cast<int>(limits.shared_bytes_per_block);
       return cudaSuccess;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(limits.most_shared_bytes_per_block);
-      return cudaSuccess;
     case cudaDevAttrMultiProcessorCount:
       *value = limits.multiprocessors;
       return cudaSuccess;

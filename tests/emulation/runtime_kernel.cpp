@@ -22,12 +22,6 @@ struct CUgraphExec_st {
 namespace lockstep::emulation {
 namespace {
 
-std::size_t dynamic_shared_limit(const RuntimeCall& call, const void* kernel) {
-  const auto& limits = call->dynamic_shared_limits();
-  const auto found = limits.find(kernel);
-  return found != limits.end() ? found->second : call->options().limits.shared_bytes_per_block;
-}
-
 // Loading code may wait for the device, but need not.
 void load(const RuntimeCall& call, const void* kernel) {
   if (!call->loaded_kernels().emplace(call.context(), kernel).second) return;
@@ -61,7 +55,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
   if (const cudaError_t status = call.may_enqueue(*stream); status != cudaSuccess) return status;
   if (stream->device != current_device()) return call.fail(cudaErrorInvalidResourceHandle);
   if (!fits(config, call->options().limits)) return call.fail(cudaErrorInvalidConfiguration);
-  const std::size_t shared_limit = dynamic_shared_limit(call, kernel);
+  const std::size_t shared_limit = call->options().limits.shared_bytes_per_block;
   if (config.dynamicSmemBytes > shared_limit) return call.fail(cudaErrorInvalidValue);
   if (!stream->capture) load(call, kernel);
   const auto extent = [](const dim3& d) { return Extent3{d.x, d.y, d.z}; };
@@ -95,25 +89,14 @@ cudaError_t attributes_of(cudaFuncAttributes* attributes, const void* kernel) {
   if (const cudaError_t status = call.usable(); status != cudaSuccess) return status;
   load(call, kernel);
   attributes->maxThreadsPerBlock = static_cast<int>(call->options().limits.threads_per_block);
-  attributes->maxDynamicSharedSizeBytes = static_cast<int>(dynamic_shared_limit(call, kernel));
+  attributes->maxDynamicSharedSizeBytes =
+      static_cast<int>(call->options().limits.shared_bytes_per_block);
   return cudaSuccess;
 }
 
-cudaError_t set_attribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+cudaError_t blocks_per_multiprocessor(int* blocks, int threads, std::size_t shared_bytes) {
   const RuntimeCall call(false);
-  const auto bytes = static_cast<std::size_t>(value);
-  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-      bytes > call->options().limits.most_shared_bytes_per_block) {
-    return call.fail(cudaErrorInvalidValue);
-  }
-  call->dynamic_shared_limits()[kernel] = bytes;
-  return cudaSuccess;
-}
-
-cudaError_t blocks_per_multiprocessor(int* blocks, const void* kernel, int threads,
-                                      std::size_t shared_bytes) {
-  const RuntimeCall call(false);
-  if (threads < 0 || shared_bytes > dynamic_shared_limit(call, kernel)) {
+  if (threads < 0 || shared_bytes > call->options().limits.shared_bytes_per_block) {
     return call.fail(cudaErrorInvalidValue);
   }
   *blocks = static_cast<int>(call->options().limits.blocks_per_multiprocessor(

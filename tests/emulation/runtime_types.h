@@ -49,16 +49,11 @@ enum cudaMemcpyKind {
 enum cudaDeviceAttr {
   cudaDevAttrMaxThreadsPerBlock,
   cudaDevAttrMaxSharedMemoryPerBlock,
-  cudaDevAttrMaxSharedMemoryPerBlockOptin,
   cudaDevAttrMultiProcessorCount,
   cudaDevAttrMaxThreadsPerMultiProcessor,
   cudaDevAttrMaxBlocksPerMultiprocessor,
   cudaDevAttrComputeCapabilityMajor,
   cudaDevAttrComputeCapabilityMinor
-};
-
-enum cudaFuncAttribute {
-  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
 };
 
 enum cudaMemoryType {

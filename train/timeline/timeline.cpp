@@ -1,5 +1,7 @@
 #include "train/timeline/timeline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -10,6 +12,17 @@ std::string_view name_of(Activity activity) {
                                                      "bucket wait", "update",     "summary wait",
                                                      "consistency", "evaluation", "checkpoint"};
   return names[static_cast<std::size_t>(activity)];
+}
+
+void Timeline::begin_range(Activity activity, std::uint32_t bucket) {
+  if (context_.device().kind == DeviceKind::cpu) return;
+  std::array<char, 64> name{};  // of which the last stays zero
+  const std::string_view words = name_of(activity);
+  if (bucket == no_bucket)
+    fmt::format_to_n(name.begin(), name.size() - 1, "{}", words);
+  else
+    fmt::format_to_n(name.begin(), name.size() - 1, "{}, bucket {}", words, bucket);
+  context_.begin_range(name.data());
 }
 
 void Timeline::begin_step(std::int64_t step) {
@@ -125,9 +138,13 @@ void Timeline::enter(std::string_view part, std::string_view operation) {
                      .end = {},
                      .part = part,
                      .operation = operation});
+  context_.begin_range(
+      fmt::format("{}{}{}", part, part.empty() || operation.empty() ? "" : ", ", operation)
+          .c_str());
 }
 
 void Timeline::leave() {
+  context_.end_range();
   events_[open_.back()].end = device::Clock::now();
   open_.pop_back();
 }

@@ -3,7 +3,8 @@
 // The rank's thread marks the activities that a step is made of, which costs two readings of the
 // clock for each; when the step ends they and the times of its collectives become the step's parts.
 // In the steps that are traced every event is kept as well, with each layer's forward and backward,
-// and when buckets became ready and were launched.
+// and when buckets became ready and were launched. On a GPU what is recorded is a range in its
+// profiler too.
 //
 // Only the rank's own thread records; what happened on the communication stream is taken from the
 // finished collectives. So there is no lock and nothing shared. Times are those of the steady
@@ -84,8 +85,11 @@ class Timeline final : private device::Recorder {
           activity_(std::exchange(timeline.activity_, activity)),
           inner_(std::exchange(timeline.inner_, {})),
           bucket_(bucket),
-          begin_(device::Clock::now()) {}
+          begin_(device::Clock::now()) {
+      timeline_.begin_range(activity, bucket);
+    }
     ~Span() {
+      timeline_.context_.end_range();
       const Interval interval{begin_, device::Clock::now()};
       timeline_.add(bucket_, interval);
       timeline_.inner_ = inner_ + (interval.end - interval.begin);
@@ -119,6 +123,7 @@ class Timeline final : private device::Recorder {
   void leave() override;
   std::string_view part() const override;
 
+  void begin_range(Activity activity, std::uint32_t bucket);
   void add(std::uint32_t bucket, Interval interval);
   void add_event(Event::Kind kind, std::uint32_t bucket, Interval interval);
   void trace_work(const StepWork& work);

@@ -5,6 +5,10 @@
 
 #include <array>
 #include <cstdlib>
+#if __has_include(<nvtx3/nvToolsExt.h>)
+#include <nvtx3/nvToolsExt.h>
+#define LOCKSTEP_HAS_NVTX
+#endif
 
 #include "framework/base/error.h"
 #include "framework/device/cuda/cuda_graph.h"
@@ -43,7 +47,18 @@ class CudaContext final : public Context {
                "cudaMemcpyAsync", place_);
   }
 
-  bool has_graphs() const override { return true; }
+#ifdef LOCKSTEP_HAS_NVTX
+  void begin_range(const char* name) override {
+    nvtxRangePushA(name);
+  }
+  void end_range() override {
+    nvtxRangePop();
+  }
+#endif
+
+  bool has_graphs() const override {
+    return true;
+  }
   std::unique_ptr<Graph> capture(std::span<Stream* const> streams,
                                  const std::function<void()>& body) override {
     const std::array<CachingAllocator*, 2> memory{&allocator_, &host_memory_};

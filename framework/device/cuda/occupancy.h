@@ -18,16 +18,6 @@ void load_kernel(const CudaStream& stream, void (*kernel)(Parameters...)) {
   check_cuda(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes", stream.place());
 }
 
-// More dynamic shared memory than the 48 KiB that every kernel may have.
-template <class... Parameters>
-void allow_shared_memory(const CudaStream& stream, void (*kernel)(Parameters...),
-                         std::size_t bytes) {
-  stream.activate();
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)),
-             "cudaFuncSetAttribute", stream.place());
-}
-
 // How many blocks of the kernel an otherwise empty device holds at a time.
 template <class... Parameters>
 int coresident_blocks(const CudaStream& stream, void (*kernel)(Parameters...), int threads,

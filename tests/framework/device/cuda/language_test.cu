@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "framework/device/cuda/device.cuh"
-#include "framework/device/cuda/occupancy.h"
 #include "tests/framework/device/cuda/device_fixture.h"
 
 namespace lockstep::device {
@@ -54,16 +53,16 @@ __global__ void transpose(const float* from, float* to, unsigned rows) {
   for (unsigned i = threadIdx.x; i < rows * columns; i += blockDim.x) to[i] = tile[i];
 }
 
-TEST_F(DeviceLanguage, DynamicSharedMemoryBeyondTheOrdinary) {
-  constexpr unsigned rows = 60;
+TEST_F(DeviceLanguage, DynamicSharedMemory) {
+  constexpr unsigned rows = 20;
   constexpr std::size_t count = std::size_t{rows} * threads;
   const std::vector<float> values = counting<float>(count);
   const float* const from = upload(values);
   float* const to = zeros<float>(count);
-  const LaunchShape shape{1, threads, count * sizeof(float)};
-  EXPECT_THROW(launch(stream(), shape, transpose, from, to, rows), CudaError);
-  allow_shared_memory(stream(), transpose, count * sizeof(float));
-  launch(stream(), shape, transpose, from, to, rows);
+  EXPECT_THROW(
+      launch(stream(), {1, threads, (std::size_t{48} << 10) + 1}, transpose, from, to, rows),
+      CudaError);
+  launch(stream(), {1, threads, count * sizeof(float)}, transpose, from, to, rows);
   const std::vector<float> result = download(to, count);
   EXPECT_EQ(result[1], values[threads]);
   EXPECT_EQ(result[rows], values[1]);
