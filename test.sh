@@ -2,8 +2,10 @@
 # Installs packages, builds, runs all tests.
 #
 #   ./test.sh          one Release build with every test but the slow ones; ThreadSanitizer for collectives,
-#                      buckets and streams; AddressSanitizer and UBSan for the readers
-#   ./test.sh --all    slow tests too, and clang-tidy over every file
+#                      buckets, streams and the ring between emulated GPUs; AddressSanitizer and UBSan for the
+#                      readers and that ring
+#   ./test.sh --all    slow tests too; sanitizers for all CUDA code, emulated, and the coverage of its lines;
+#                      CUDA code for every architecture; clang-tidy over every file
 set -euo pipefail
 cd "$(dirname "$0")"
 source cmake/setup.sh
@@ -56,6 +58,17 @@ check_tidy() {
   then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 }
 
+# check NAME COMMAND...: counts as one test.
+check() {
+  say "== $1"; shift
+  if "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+
+# Emulated GPUs run in an order drawn from a seed, this one unless a test has its own: other orders from time
+# to time, and the same for one commit. A case that fails prints it.
+LOCKSTEP_EMULATION_SEED=$((16#$(git rev-parse --short=7 HEAD)))
+export LOCKSTEP_EMULATION_SEED
+
 install_packages +
 check_format
 
@@ -66,16 +79,35 @@ slow=(-LE slow)
 run_tests release "${slow[@]}"
 check_tidy
 
+# What each sanitizer sees of the emulated GPUs: everything; every day the bugs that it is there for, planted and
+# absent, and the ring.
+if [ $all = yes ]; then
+  emulated=(planted_bugs_test {device,kernels,comm,conformance}_cuda_emulated_test)
+  races='^planted_bugs\.|_cuda_emulated\.' addresses=$races
+  for_all_architectures=$(command -v nvcc || true)
+else
+  emulated=(planted_bugs_test comm_cuda_emulated_test)
+  ring='^comm_cuda_emulated\.(CudaRingOrder|CudaRing/AllReduce.*_of_3|CudaRing/OtherCollectives.*/3|Ring/Faults.*/ring)'
+  races="^planted_bugs\..*/(relaxed|missing_(barrier|event)|ring_)|$ring"
+  addresses="^planted_bugs\..*/(out_of_bounds|shared_out|use_after)|$ring"
+  for_all_architectures=
+fi
+
 # Libraries that are not built for it, such as Gloo, would be accused wrongly.
 say "== ThreadSanitizer"
-build tsan comm_test conformance_test device_test
-run_tests tsan -LE slow -R '^(comm|device)\.|^conformance\..*ring_threads' -E 'gloo|mpi|nccl|Gloo|Mpi|Nccl|Backend'
+build tsan comm_test conformance_test device_test "${emulated[@]}"
+run_tests tsan -LE slow -R "^(comm|device)\.|^conformance\..*ring_threads|$races" -E 'gloo|mpi|nccl|Gloo|Mpi|Nccl|Backend'
 
 say "== AddressSanitizer and UBSan"
-build asan data_test base_test tensor_test
+build asan data_test base_test tensor_test "${emulated[@]}"
 # A test counts allocations by an operator delete of its own, which frees what the library's nothrow new gave.
 export ASAN_OPTIONS=alloc_dealloc_mismatch=0
-run_tests asan -LE slow -R '^(data|base|tensor)\.'
+run_tests asan -LE slow -R "^(data|base|tensor)\.|$addresses"
+
+if [ $all = yes ]; then check "line coverage of the CUDA code, emulated" tests/emulation/coverage; fi
+if [ -n "$for_all_architectures" ]; then
+  check "CUDA code for all architectures" build portable lockstep_{device,kernels,comm}_cuda
+fi
 
 say ""
 echo "$passed passed, $failed failed"

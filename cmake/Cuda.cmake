@@ -101,6 +101,11 @@ function(lockstep_cuda_library name)
     add_library(lockstep_${name}_emulated STATIC ${sources})
     target_link_libraries(lockstep_${name}_emulated PUBLIC lockstep_${arg_OF} ${arg_DEPENDS}
                                                            lockstep_cuda_emulated_runtime)
+    if(LOCKSTEP_COVERAGE)
+      # Without optimisation a line is what the source says it is. Nothing else is instrumented.
+      target_compile_options(lockstep_${name}_emulated PRIVATE --coverage -O0)
+      target_link_options(lockstep_${name}_emulated INTERFACE --coverage)
+    endif()
     lockstep_emulate(lockstep_${name}_emulated)
     set(form "$<IF:$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_EMULATED>>,lockstep_${name}_emulated,lockstep_${name}>")
   endif()
@@ -121,13 +126,22 @@ function(lockstep_emulated_program name)
   lockstep_emulate(${name})
 endfunction()
 
+# A test of its own: the cases that pass `filter` under the seeds `first`, `first` + 1, ...
+function(lockstep_add_seeds name case label first count filter)
+  add_test(NAME ${name}.${case} COMMAND ${name}_test
+    --gtest_brief=1 --gtest_repeat=${count} --gtest_filter=${filter})
+  set_tests_properties(${name}.${case} PROPERTIES LABELS ${label} TIMEOUT 1200
+    ENVIRONMENT LOCKSTEP_EMULATION_SEED=${first})
+endfunction()
+
 # lockstep_cuda_tests(<name> DEPENDS target... [TIMEOUT seconds] [FOLDERS folder...] [SOURCES file...]
-# [EMULATED file...]): tests of CUDA code, of every .cpp and .cu of this folder and FOLDERS and of
-# SOURCES, as two programs: <name>_emulated_test, whose cases carry the label emulation, and, with a
-# toolkit, <name>_gpu_test with the label gpu, whose cases are skipped where there is no GPU. Only the
-# first has what EMULATED names: tests that ask the emulation for what no GPU does at will.
+# [EMULATED file...] [SEEDED filter]): tests of CUDA code, of every .cpp and .cu of this folder and
+# FOLDERS and of SOURCES, as two programs: <name>_emulated_test, whose cases carry the label emulation,
+# and, with a toolkit, <name>_gpu_test with the label gpu, whose cases are skipped where there is no
+# GPU. Only the first has what EMULATED names: tests that ask the emulation for what no GPU does at
+# will. Cases that pass the filter SEEDED run under three more seeds too; all under ten (slow).
 function(lockstep_cuda_tests name)
-  cmake_parse_arguments(arg "" "TIMEOUT" "DEPENDS;FOLDERS;SOURCES;EMULATED" ${ARGN})
+  cmake_parse_arguments(arg "" "TIMEOUT;SEEDED" "DEPENDS;FOLDERS;SOURCES;EMULATED" ${ARGN})
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -144,6 +158,10 @@ function(lockstep_cuda_tests name)
   lockstep_emulated_program(${name}_emulated_test SOURCES ${sources} ${emulated}
     DEPENDS ${arg_DEPENDS} lockstep_emulation_main GTest::gtest GTest::gmock)
   lockstep_discover_with_slow(${name}_emulated emulation ${arg_TIMEOUT})
+  if(arg_SEEDED)
+    lockstep_add_seeds(${name}_emulated OtherSeeds emulation 2 3 "${arg_SEEDED}")
+    lockstep_add_seeds(${name}_emulated SlowManySeeds slow 5 10 "-*Slow*")
+  endif()
   if(LOCKSTEP_HAS_CUDA)
     add_executable(${name}_gpu_test ${sources})
     target_link_libraries(${name}_gpu_test PRIVATE

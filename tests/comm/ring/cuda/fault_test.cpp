@@ -203,6 +203,23 @@ TEST(CudaRingArguments, AnUnknownAlgorithmIsRefused) {
   EXPECT_THROW(algorithm_from_name("halving_doubling"), ConfigError);
 }
 
+TEST(CudaRingArguments, ShapesThatTheKernelsCannotHaveAreRefused) {
+  std::vector<Shape> shapes(5, small_shape);
+  shapes[0].channels = 0;
+  shapes[1].threads = 48;
+  shapes[2].threads = 2 * most_threads;
+  shapes[3].slot_bytes = 600;
+  shapes[4].packs = 31;
+  for (const Shape& shape : shapes) {
+    auto groups = make_thread_groups(2);
+    std::vector<std::thread> threads;
+    for (auto& group : groups)
+      threads.emplace_back(
+          [&] { EXPECT_THROW(CudaRingCommunicator(std::move(group), 0, {}, shape), UsageError); });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
 // As many blocks as the GPU holds, shared among its ranks.
 TEST(CudaRing, RanksOfOneGpuShareItsRoom) {
   RankOptions how;
