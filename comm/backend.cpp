@@ -7,6 +7,7 @@
 #include "comm/gloo/gloo.h"
 #include "comm/hierarchical/hierarchical_transport.h"
 #include "comm/hierarchical/host_map.h"
+#include "comm/hierarchical/ring_nccl.h"
 #include "comm/message/message_communicator.h"
 #include "comm/mpi/mpi.h"
 #include "comm/mpi/seats.h"
@@ -30,17 +31,20 @@ HostMap hosts_of(const BackendPlace& place, const std::string& prefix) {
                         place.host.empty() ? this_host() : place.host, place.start_timeout);
 }
 
+// The ranks of this one's host.
+std::unique_ptr<Group> join_own_host(const BackendPlace& place, const HostMap& hosts) {
+  const int own = hosts.host_of(place.rank);
+  return place.join(fmt::format("host{}", own), hosts.place_of(place.rank),
+                    static_cast<int>(hosts.ranks_of(own).size()));
+}
+
 // Joins the ranks of each host; `across` connects all.
 std::unique_ptr<Transport> connect_hierarchical(const BackendPlace& place,
                                                 std::chrono::milliseconds timeout,
                                                 std::unique_ptr<Transport> across) {
   HostMap hosts = hosts_of(place, place.prefix);
-  const int own = hosts.host_of(place.rank);
-  const int mates = static_cast<int>(hosts.ranks_of(own).size());
   try {
-    auto inside = make_ring_communicator(
-        place.join(fmt::format("host{}", own), hosts.place_of(place.rank), mates),
-        {.timeout = timeout});
+    auto inside = make_ring_communicator(join_own_host(place, hosts), {.timeout = timeout});
     return std::make_unique<HierarchicalTransport>(std::move(across), std::move(inside),
                                                    std::move(hosts), place.store, place.prefix,
                                                    device::Clock::now() + place.start_timeout);
@@ -66,6 +70,15 @@ Backend own_ring() {
           }};
 }
 
+NcclPlace nccl_place(const BackendPlace& place) {
+  return {.rank = place.rank,
+          .size = place.size,
+          .device = place.device,
+          .prefix = place.prefix,
+          .interface = place.interface,
+          .start_timeout = place.start_timeout};
+}
+
 Backend nccl() {
   return {.name = "nccl",
           .summary = "NVIDIA's, between GPUs",
@@ -75,14 +88,7 @@ Backend nccl() {
           .built_in = has_nccl(),
           .missing = missing_nccl,
           .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
-            return make_nccl_communicator(place.store,
-                                          {.rank = place.rank,
-                                           .size = place.size,
-                                           .device = place.device,
-                                           .prefix = place.prefix,
-                                           .interface = place.interface,
-                                           .start_timeout = place.start_timeout},
-                                          options);
+            return make_nccl_communicator(place.store, nccl_place(place), options);
           }};
 }
 
@@ -155,6 +161,20 @@ Backend hierarchical(const Backend& across) {
   return passing_messages(std::move(backend));
 }
 
+// The same between GPUs.
+Backend ring_nccl() {
+  Backend backend = nccl();
+  backend.name = "ring+nccl";
+  backend.summary = "ring inside each host, nccl between hosts";
+  backend.make = [](const BackendPlace& place, const CommunicatorOptions& options) {
+    HostMap hosts = hosts_of(place, place.prefix + "/hosts");
+    auto host = join_own_host(place, hosts);
+    return make_ring_nccl_communicator(std::move(host), std::move(hosts), place.store,
+                                       nccl_place(place), options);
+  };
+  return backend;
+}
+
 std::string list_of_built_in() {
   std::vector<std::string> names = {"auto"};
   for (const Backend& backend : backends())
@@ -203,7 +223,7 @@ void check_choice(const Backend& backend, const BackendWish& wish) {
 
 std::span<const Backend> backends() {
   static const std::vector<Backend> all = {
-      own_ring(), nccl(), gloo(), mpi(), hierarchical(gloo()), hierarchical(mpi())};
+      own_ring(), nccl(), gloo(), mpi(), hierarchical(gloo()), hierarchical(mpi()), ring_nccl()};
   return all;
 }
 

@@ -5,30 +5,10 @@
 #include <algorithm>
 #include <exception>
 
+#include "comm/hierarchical/pieces.h"
 #include "framework/device/cpu/cpu_context.h"
 
 namespace lockstep::comm {
-namespace {
-
-// Pieces of a large all-reduce: enough of them for both levels to work at the same time, each large
-// enough for its time on the way to be long against that of a message.
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
-constexpr std::int64_t most_pieces = 8;
-
-std::int64_t pieces_of(const Range& data) {
-  return std::clamp<std::int64_t>(static_cast<std::int64_t>(data.bytes() / piece_bytes), 1,
-                                  most_pieces);
-}
-
-Range part_of(const Range& data, const Slice& slice) {
-  return {data.at(slice.begin), slice.count(), data.dtype};
-}
-
-std::string text_of(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
-
-}  // namespace
 
 // The pieces of one all-reduce on the outer stream, one after the other. What one fails with ends
 // those behind it, and is thrown where it is waited for.
@@ -164,10 +144,8 @@ void HierarchicalTransport::gather_within_host(const Range& data, device::Deadli
 }
 
 void HierarchicalTransport::all_reduce(const Range& data, ReduceOp op, device::Deadline deadline) {
-  const std::int64_t pieces = pieces_of(data);
-  const auto piece = [&](std::int64_t p) {
-    return part_of(data, slice_of(data.count, static_cast<int>(p), static_cast<int>(pieces)));
-  };
+  const int pieces = pieces_of(data);
+  const auto piece = [&](int p) { return part_of(data, slice_of(data.count, p, pieces)); };
   const auto cross = [this, op, deadline](const Range& slice) {
     if (slice.count > 0) lane_->all_reduce(slice, op, deadline);
   };
@@ -178,7 +156,7 @@ void HierarchicalTransport::all_reduce(const Range& data, ReduceOp op, device::D
     return;
   }
   Crossing crossing(*this, static_cast<std::size_t>(pieces));
-  for (std::int64_t p = 0; p <= pieces; ++p) {
+  for (int p = 0; p <= pieces; ++p) {
     if (p < pieces) {
       reduce_within_host(piece(p), op, deadline);
       crossing.start([cross, slice = own_slice(piece(p))] { cross(slice); });

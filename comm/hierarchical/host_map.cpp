@@ -11,11 +11,15 @@
 
 namespace lockstep::comm {
 
-std::string this_host() {
+std::string this_boot() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot;
+}
+
+std::string this_host() {
   std::error_code error;
-  return boot + " " + std::filesystem::read_symlink("/proc/self/ns/net", error).string();
+  return this_boot() + " " + std::filesystem::read_symlink("/proc/self/ns/net", error).string();
 }
 
 HostMap::HostMap(std::vector<std::string> host_by_rank) : names_(std::move(host_by_rank)) {

@@ -14,6 +14,9 @@
 
 namespace lockstep::comm {
 
+// The same for two processes exactly when one boot of one kernel runs both.
+std::string this_boot();
+
 // The same for two processes exactly when they can share memory here: one boot of one kernel, and
 // one network namespace, since the group's memory travels over abstract sockets.
 std::string this_host();
@@ -29,6 +32,9 @@ class HostMap {
   }
   int host_of(int rank) const { return host_[static_cast<std::size_t>(rank)]; }
   int place_of(int rank) const { return place_[static_cast<std::size_t>(rank)]; }
+
+  // Whether all hosts have equally many ranks.
+  bool is_even() const { return hosts() * lanes_ == static_cast<int>(host_.size()); }
 
   int lanes() const { return lanes_; }
   std::vector<int> ranks_of_lane(int lane) const;  // by host

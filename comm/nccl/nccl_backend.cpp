@@ -4,8 +4,8 @@
 
 #include <array>
 #include <cstdlib>
-#include <fstream>
 
+#include "comm/hierarchical/host_map.h"
 #include "comm/nccl/nccl.h"
 #include "comm/nccl/nccl_communicator.h"
 #include "framework/device/cuda/cuda_context.h"
@@ -20,12 +20,10 @@ void choose_interface(const std::optional<std::string>& interface) {
 
 // The same for two ranks exactly when they use the same GPU.
 std::string gpu_identity(int device) {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::array<char, 32> bus{};
   device::check_cuda(cudaDeviceGetPCIBusId(bus.data(), bus.size(), device), "cudaDeviceGetPCIBusId",
                      {.device = device, .rank = -1});
-  return boot + " " + bus.data();
+  return this_boot() + " " + bus.data();
 }
 
 }  // namespace
@@ -52,8 +50,8 @@ std::string make_nccl_id() {
   return std::string(id.internal, sizeof id.internal);
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(Store& store, const NcclPlace& place,
-                                                     const CommunicatorOptions& options) {
+std::unique_ptr<NcclCommunicator> connect_nccl(Store& store, const NcclPlace& place,
+                                               const CommunicatorOptions& options) {
   if (options.algorithm != "auto")
     throw ConfigError(fmt::format(
         "comm.algorithm: found \"{}\", expected auto for the backend nccl", options.algorithm));
@@ -69,6 +67,11 @@ std::unique_ptr<Communicator> make_nccl_communicator(Store& store, const NcclPla
   return std::make_unique<NcclCommunicator>(
       std::move(library), store, place, options,
       std::make_shared<FirstCause>(store, place.prefix + "/cause"));
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(Store& store, const NcclPlace& place,
+                                                     const CommunicatorOptions& options) {
+  return connect_nccl(store, place, options);
 }
 
 }  // namespace lockstep::comm

@@ -120,7 +120,15 @@ void NcclCommunicator::stop(const RankError& error) {
 
 void NcclCommunicator::fail(const RankError& error) {
   failure_->set(error);
+  const std::lock_guard lock(abort_mutex_);
+  if (before_abort_) before_abort_(error);
   comm_.abort();
+}
+
+void NcclCommunicator::before_abort(std::function<void(const RankError&)> called) {
+  const std::lock_guard lock(abort_mutex_);
+  before_abort_ = std::move(called);
+  if (const auto error = failure_->get(); error && before_abort_) before_abort_(*error);
 }
 
 Collective NcclCommunicator::next_call(CollectiveKind kind, Range data, Tag tag, ReduceOp op,

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -41,6 +42,10 @@ class NcclCommunicator final : public Communicator {
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t) override { return nullptr; }
   void abort(int rank, const std::string& cause) override;
 
+  // Called, on any thread, each time before collectives in progress are ended: what NCCL leaves in
+  // memory then, here and at other ranks, is anything. Must not call this object.
+  void before_abort(std::function<void(const RankError&)> called);
+
  private:
   struct Pending {
     std::shared_ptr<const NcclWork> work;
@@ -73,11 +78,18 @@ class NcclCommunicator final : public Communicator {
   std::uint64_t next_sequence_ = 0;
   std::unordered_set<std::uint64_t> checked_;
 
+  std::mutex abort_mutex_;
+  std::function<void(const RankError&)> before_abort_;
+
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Pending> pending_;  // in the order of the stream
   bool leaving_ = false;
   std::thread watch_;
 };
+
+// What make_nccl_communicator() makes.
+std::unique_ptr<NcclCommunicator> connect_nccl(Store& store, const NcclPlace& place,
+                                               const CommunicatorOptions& options);
 
 }  // namespace lockstep::comm

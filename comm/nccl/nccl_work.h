@@ -33,7 +33,8 @@ class NcclFailure {
 class TimingEvent {
  public:
   TimingEvent(const device::CudaPlace& place, cudaStream_t stream) {
-    device::check_cuda(cudaEventCreate(&event_), "cudaEventCreate", place);
+    device::check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDefault),
+                       "cudaEventCreateWithFlags", place);
     device::check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord", place);
   }
   ~TimingEvent() { cudaEventDestroy(event_); }

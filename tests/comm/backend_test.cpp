@@ -25,7 +25,7 @@ std::string error_of(const BackendWish& wish) {
 
 TEST(Backends, AreListedWhetherBuiltInOrNot) {
   EXPECT_THAT(backend_words(), ::testing::ElementsAre("auto", "ring", "nccl", "gloo", "mpi",
-                                                      "ring+gloo", "ring+mpi"));
+                                                      "ring+gloo", "ring+mpi", "ring+nccl"));
   EXPECT_THAT(algorithm_words(), AllOf(Contains("two_shot"), Contains("bcube")));
   for (const Backend& backend : backends()) {
     EXPECT_EQ(backend.algorithms.front(), "auto") << backend.name;

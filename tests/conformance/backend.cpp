@@ -14,18 +14,6 @@
 
 namespace lockstep::tests {
 
-comm::BackendPlace place_of(Rank& rank, std::optional<std::string> interface) {
-  return {.rank = rank.index(),
-          .size = rank.size(),
-          .device = {},
-          .store = rank.store(),
-          .join = [&rank](const std::string& name, int index,
-                          int size) { return rank.join(name, index, size); },
-          .prefix = "comm",
-          .interface = std::move(interface),
-          .start_timeout = std::chrono::seconds(30)};
-}
-
 namespace {
 
 // What the launcher does for a run over MPI.

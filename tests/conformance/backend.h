@@ -1,5 +1,5 @@
 // The backends that the conformance suite is run over: all in the table of comm/backend.h that can
-// serve ranks on the CPU of this machine (backend.cpp), or the ring between GPUs, in a program of
+// serve ranks on the CPU of this machine (backend.cpp), or those between GPUs, in a program of
 // its own (cuda/backend.cpp).
 #pragma once
 
@@ -24,6 +24,10 @@ struct Backend {
   RankKind kind = RankKind::threads;
   std::vector<std::string> algorithms;  // of all_reduce
   std::function<std::unique_ptr<comm::Communicator>(Rank&, const comm::CommunicatorOptions&)> make;
+  int largest_world = 9;
+  // Why so many ranks cannot run on this machine, asked by tests that are about to; empty where
+  // they can.
+  std::function<std::string(int world)> missing = [](int) { return std::string(); };
 };
 
 const std::vector<Backend>& backends();

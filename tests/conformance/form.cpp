@@ -4,18 +4,32 @@
 
 namespace lockstep::tests {
 
+comm::BackendPlace place_of(Rank& rank, std::optional<std::string> interface) {
+  return {.rank = rank.index(),
+          .size = rank.size(),
+          .device = {},
+          .store = rank.store(),
+          .join = [&rank](const std::string& name, int index,
+                          int size) { return rank.join(name, index, size); },
+          .prefix = "comm",
+          .interface = std::move(interface),
+          .start_timeout = std::chrono::seconds(30)};
+}
+
 std::vector<Form> forms_of_worlds(const std::vector<int>& worlds) {
   std::vector<Form> result;
   for (const Backend& backend : backends())
     for (const std::string& algorithm : backend.algorithms)
-      for (const int world : worlds) result.push_back({&backend, algorithm, world});
+      for (const int world : worlds)
+        if (world <= backend.largest_world) result.push_back({&backend, algorithm, world});
   return result;
 }
 
 std::vector<Form> auto_forms_of_worlds(const std::vector<int>& worlds) {
   std::vector<Form> result;
   for (const Backend& backend : backends())
-    for (const int world : worlds) result.push_back({&backend, "auto", world});
+    for (const int world : worlds)
+      if (world <= backend.largest_world) result.push_back({&backend, "auto", world});
   return result;
 }
 

@@ -74,6 +74,7 @@ class Tester {
 
   comm::Communicator& communicator_;
   Stream& stream_;
+  int hops_;  // at which 16-bit sums may be rounded
   std::vector<std::shared_ptr<comm::SymmetricBuffer>> addressable_;
   std::vector<std::vector<std::byte>> foreign_;
   std::vector<std::span<std::byte>> blocks_;

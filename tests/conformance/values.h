@@ -4,7 +4,8 @@
 // what every other gave. Sums are compared with one in long double: n terms added one after the
 // other in the accumulator type (unit roundoff u) and rounded once to the element type (unit
 // roundoff v) are off by at most (n - 1) u sum|x| + v |sum|, to first order; the bounds below leave
-// that twice. Integers wrap around and must be equal, as must max and min.
+// that twice. Where partial sums are rounded to the element type on their way, at `hops` places,
+// each adds v sum|x|. Integers wrap around and must be equal, as must max and min.
 #pragma once
 
 #include <fmt/format.h>
@@ -67,8 +68,8 @@ Rounding rounding_of() {
 
 // Throws unless `found` is the reduction of what `ranks` ranks gave for this element.
 template <class T>
-void check_reduced(T found, comm::ReduceOp op, std::uint64_t salt, int ranks,
-                   std::int64_t element) {
+void check_reduced(T found, comm::ReduceOp op, std::uint64_t salt, int ranks, std::int64_t element,
+                   int hops = 0) {
   using comm::ReduceOp;
   const auto fail = [&](long double expected, long double bound) {
     throw std::runtime_error(
@@ -98,8 +99,9 @@ void check_reduced(T found, comm::ReduceOp op, std::uint64_t salt, int ranks,
     const Rounding u = rounding_of<T>();
     const long double divisor = op == ReduceOp::avg ? ranks : 1;
     const long double expected = sum / divisor;
-    const long double bound = 2 * (ranks * u.accumulator * magnitude / divisor +
-                                   u.element * std::abs(expected) + u.smallest);
+    const long double bound =
+        2 * ((ranks * u.accumulator + hops * u.element) * magnitude / divisor +
+             u.element * std::abs(expected) + (hops + 1) * u.smallest);
     if (!(std::abs(to_real(found) - expected) <= bound)) fail(expected, bound);
   }
 }

@@ -43,6 +43,18 @@ __device__ inline bool has_flag(std::uint64_t word, std::uint32_t flag) {
   return static_cast<std::uint32_t>(word >> 32) == flag;
 }
 
+// Whoever is the first of this rank's blocks to fail tells the host, once what describes it is
+// written, and ends the others' waits. One thread.
+__device__ inline bool is_first_to_fail(const World& world) {
+  return atomicCAS(world.failed, 0u, 1u) == 0u;
+}
+__device__ inline void tell(const World& world, Outcome outcome, int peer) {
+  Control& control = *world.control;
+  control.peer = peer;
+  device::store_release(&control.outcome, static_cast<std::uint32_t>(outcome));
+  device::store_relaxed(&control.abort, 1u);
+}
+
 // Used by all threads of a block together, but where "one thread" is said. Whatever returns whether
 // it went well says false to all threads; the block then returns, the collective having failed, and
 // the control word says why.
@@ -97,11 +109,11 @@ class Channel {
     if (__syncthreads_and(agrees) != 0) return true;
     if (__syncthreads_and(read) == 0) return false;
     // Everybody's signature goes to the host, which finds the words.
-    const bool first = peer == 0 && is_first_to_fail();
+    const bool first = peer == 0 && is_first_to_fail(world_);
     if (__syncthreads_or(first) == 0) return false;
     if (reads) world_.control->signatures[peer] = theirs;
     __syncthreads();
-    if (first) tell(Outcome::disagree, peer);
+    if (first) tell(world_, Outcome::disagree, peer);
     return false;
   }
 
@@ -232,20 +244,11 @@ class Channel {
                     flag());
   }
 
-  // One thread. The first of this rank's blocks to fail tells the host and ends the others' waits.
+  // One thread.
   __device__ void fail(Outcome outcome, int peer) const {
-    if (!is_first_to_fail()) return;
+    if (!is_first_to_fail(world_)) return;
     world_.control->signatures[rank()] = signature();
-    tell(outcome, peer);
-  }
-  __device__ bool is_first_to_fail() const {
-    return atomicCAS(world_.failed, 0u, 1u) == 0u;
-  }
-  __device__ void tell(Outcome outcome, int peer) const {
-    Control& control = *world_.control;
-    control.peer = peer;
-    device::store_release(&control.outcome, static_cast<std::uint32_t>(outcome));
-    device::store_relaxed(&control.abort, 1u);
+    tell(world_, outcome, peer);
   }
 
   const World& world_;

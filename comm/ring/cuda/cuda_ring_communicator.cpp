@@ -165,11 +165,17 @@ std::unique_ptr<Communicator> CudaRingCommunicator::split(int color, int key) {
                                                 ground_.shape());
 }
 
-Work CudaRingCommunicator::submit(const Collective& call, Stream& stream) {
+// The rank's own kind of stream; UsageError.
+const device::CudaStream& CudaRingCommunicator::own(Stream& stream, CollectiveKind kind) const {
   const device::CudaStream& cuda = device::cuda_stream(stream);
   if (cuda.place().device != place_.device)
-    throw UsageError(fmt::format("{} on a stream of cuda:{} by a rank of cuda:{}",
-                                 name_of(call.signature.kind), cuda.place().device, place_.device));
+    throw UsageError(fmt::format("{} on a stream of cuda:{} by a rank of cuda:{}", name_of(kind),
+                                 cuda.place().device, place_.device));
+  return cuda;
+}
+
+Work CudaRingCommunicator::submit(const Collective& call, Stream& stream) {
+  const device::CudaStream& cuda = own(stream, call.signature.kind);
   if (cuda.capture() != nullptr) failure_->throw_if_any();  // a graph without it is of no use
   auto work = std::make_shared<CudaWork>(failure_, clock_);
   if (failure_->find()) return Work(std::move(work));
@@ -213,6 +219,37 @@ void CudaRingCommunicator::capture(const std::shared_ptr<CudaWork>& work, const 
     launched->set(add_enqueued(graph_end), graph_end);
     work->set_launched(std::move(launched));
   });
+}
+
+// Also where this communicator has failed: then it is what the others have to learn.
+void CudaRingCommunicator::vouch(const Vouchers& vouchers, const Signature& call, Stream& stream) {
+  failure_->find();  // what other ranks have told, the kernels hear of by this
+  static_cast<void>(enqueue_beside(call, stream, [&](const device::CudaStream& cuda) {
+    launch_vouch(cuda, ground_.world(), vouchers.words());
+  }));
+}
+
+Work CudaRingCommunicator::require_vouched(const Vouchers& vouchers, const Signature& call,
+                                           Stream& stream) {
+  return enqueue_beside(call, stream, [&](const device::CudaStream& cuda) {
+    launch_require_vouched(cuda, ground_.world(), vouchers.words(), call);
+  });
+}
+
+template <class Launch>
+Work CudaRingCommunicator::enqueue_beside(const Signature& call, Stream& stream,
+                                          Launch&& launch_on) {
+  const device::CudaStream& cuda = own(stream, call.kind);
+  auto work = std::make_shared<CudaWork>(failure_, clock_);
+  try {
+    launch_on(cuda);
+    last_ = stream.record();
+    work->set(0, last_);
+  } catch (const Error& error) {
+    failure_->offer(rank(),
+                    fmt::format("rank {} failed in {}: {}", rank(), to_string(call), error.what()));
+  }
+  return Work(std::move(work));
 }
 
 void CudaRingCommunicator::enqueue(const Collective& collective, const device::CudaStream& stream) {

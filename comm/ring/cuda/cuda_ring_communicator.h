@@ -25,6 +25,7 @@
 #include "comm/ring/cuda/algorithm.h"
 #include "comm/ring/cuda/failure.h"
 #include "comm/ring/cuda/rank_world.h"
+#include "comm/ring/cuda/vouchers.h"
 #include "comm/ring/ring.h"
 #include "framework/device/cuda/cuda_stream.h"
 
@@ -64,6 +65,13 @@ class CudaRingCommunicator final : public Communicator {
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) override;
   void abort(int rank, const std::string& cause) override;
 
+  // This rank vouches, at this point of the stream, that nothing has failed in this communicator
+  // and nothing was left out.
+  void vouch(const Vouchers& vouchers, const Signature& call, Stream& stream);
+  // Behind an all_gather of the vouchers: where one is missing, this communicator fails at this
+  // point of the stream. `call` is what for, in messages.
+  Work require_vouched(const Vouchers& vouchers, const Signature& call, Stream& stream);
+
  private:
   class CudaWork;
 
@@ -72,6 +80,10 @@ class CudaRingCommunicator final : public Communicator {
   std::uint64_t add_enqueued(const Event& end);
   void capture(const std::shared_ptr<CudaWork>& work, const Event& end,
                device::CudaCapture& capture);
+  const device::CudaStream& own(Stream& stream, CollectiveKind kind) const;
+  // Work that is no collective, with `launch`(CUDA stream), for `call`.
+  template <class Launch>
+  Work enqueue_beside(const Signature& call, Stream& stream, Launch&& launch);
   Algorithm choose(std::size_t bytes) const {
     return algorithm_ == Algorithm::choose ? choose_algorithm(bytes, size()) : algorithm_;
   }

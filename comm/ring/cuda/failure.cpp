@@ -1,5 +1,7 @@
 #include "comm/ring/cuda/failure.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <span>
 
@@ -43,6 +45,10 @@ std::optional<RankError> Failure::from_kernels() const {
       return late(call, found.peer, "arrive at");
     case Outcome::late_to_finish:
       return late(call, found.peer, "finish");
+    case Outcome::not_vouched:
+      return RankError(-1, fmt::format("{} failed on another host: number {} of those that this "
+                                       "rank exchanges data with did not vouch for its part",
+                                       to_string(call.signature), found.peer));
     default:
       break;
   }

@@ -22,6 +22,13 @@ void launch_meeting(const device::CudaStream& stream, const World& world, const 
 // Elements of a slice that a channel moves at a time.
 std::int64_t all_to_all_piece(const Layout& layout, DType dtype);
 
+// This rank's word of `words` comes to say whether anything has failed in `world`; the others' are
+// emptied.
+void launch_vouch(const device::CudaStream& stream, const World& world, const VoucherWords& words);
+// `world` fails in `call` unless all words are as they must be, and where it is aborted.
+void launch_require_vouched(const device::CudaStream& stream, const World& world,
+                            const VoucherWords& words, const Signature& call);
+
 // Writes the global timer to the host.
 void launch_clock(const device::CudaStream& stream, std::uint64_t* now);
 
@@ -30,5 +37,6 @@ void launch_clock(const device::CudaStream& stream, std::uint64_t* now);
 int load_ring_kernels(const device::CudaStream& stream, unsigned threads);
 int load_low_latency_kernels(const device::CudaStream& stream, unsigned threads);
 int load_meeting_kernels(const device::CudaStream& stream, unsigned threads);
+void load_voucher_kernels(const device::CudaStream& stream);
 
 }  // namespace lockstep::comm::ring::cuda

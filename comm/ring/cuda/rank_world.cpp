@@ -38,7 +38,12 @@ RankWorld::RankWorld(int rank, int size, const device::CudaStream& stream, PeerM
   world_.control = &control;
   world_.timeout = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(timeout).count());
-  if (size == 1) return;  // nothing is launched
+  failed_ = device::Buffer(device_memory_, sizeof(*world_.failed));
+  check_cuda(cudaMemsetAsync(failed_.data(), 0, failed_.bytes(), stream.native()),
+             "cudaMemsetAsync", stream.place());
+  check_cuda(cudaStreamSynchronize(stream.native()), "cudaStreamSynchronize", stream.place());
+  world_.failed = static_cast<std::uint32_t*>(failed_.data());
+  if (size == 1) return;  // no collective is launched
   require_valid(shape);
   world_.layout.shape.channels = coresident_channels(stream, peers, shape, deadline);
   channels_ = peers.allocate(world_.layout.bytes(), deadline);
@@ -88,14 +93,13 @@ void RankWorld::upload_tables(const device::CudaStream& stream) {
   for (int root = 0; root < size(); ++root) add(schedule::ring_broadcast(rank, size(), root));
   for (int root = 0; root < size(); ++root) add(schedule::ring_reduce(rank, size(), root));
 
-  // In memory: each rank's channels as seen from here, whether a block has failed, the steps.
+  // In memory: each rank's channels as seen from here, then the steps.
   std::vector<std::byte*> parts;
   for (int r = 0; r < size(); ++r) parts.push_back(channels_->part(r).data());
   const std::size_t parts_bytes = parts.size() * sizeof(std::byte*);
-  const std::size_t steps_offset = parts_bytes + 8;
-  std::vector<std::byte> table(steps_offset + steps.size() * sizeof(schedule::Step));
+  std::vector<std::byte> table(parts_bytes + steps.size() * sizeof(schedule::Step));
   std::memcpy(table.data(), parts.data(), parts_bytes);
-  std::memcpy(table.data() + steps_offset, steps.data(), table.size() - steps_offset);
+  std::memcpy(table.data() + parts_bytes, steps.data(), table.size() - parts_bytes);
   tables_ = device::Buffer(device_memory_, table.size());
   check_cuda(cudaMemcpyAsync(tables_.data(), table.data(), table.size(), cudaMemcpyDefault,
                              stream.native()),
@@ -103,8 +107,7 @@ void RankWorld::upload_tables(const device::CudaStream& stream) {
   check_cuda(cudaStreamSynchronize(stream.native()), "cudaStreamSynchronize", stream.place());
   auto* const device_table = static_cast<std::byte*>(tables_.data());
   world_.memory = reinterpret_cast<std::byte* const*>(device_table);
-  world_.failed = reinterpret_cast<std::uint32_t*>(device_table + parts_bytes);
-  const auto* next = reinterpret_cast<const schedule::Step*>(device_table + steps_offset);
+  const auto* next = reinterpret_cast<const schedule::Step*>(device_table + parts_bytes);
   for (RingPlan& plan : plans_) {
     plan.steps = next;
     next += plan.count;

@@ -42,6 +42,7 @@ class RankWorld {
   device::CudaDeviceMemory device_memory_;
   World world_;
   std::shared_ptr<SymmetricBuffer> channels_;
+  device::Buffer failed_;
   device::Buffer tables_;
   // all_reduce, reduce_scatter, all_gather, then broadcast and reduce by their roots.
   std::vector<RingPlan> plans_;

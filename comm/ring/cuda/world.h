@@ -100,14 +100,21 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
 }
 
 // What went wrong.
-enum class Outcome : std::uint32_t { none, aborted, late_to_arrive, late_to_finish, disagree };
+enum class Outcome : std::uint32_t {
+  none,
+  aborted,
+  late_to_arrive,
+  late_to_finish,
+  disagree,
+  not_vouched
+};
 
 // In page-locked memory of the host, one for each rank. `abort` ends every wait of this rank's
 // kernels; it is set by the host, and by the first block that fails.
 struct Control {
   std::uint32_t abort;
   std::uint32_t outcome;             // an Outcome, written behind what describes it
-  std::int32_t peer;                 // that was late
+  std::int32_t peer;                 // that was late, or did not vouch
   Signature signatures[most_ranks];  // this rank's, or where they disagree all ranks'
   std::uint64_t finished;            // how many collectives went well
   // When a collective began and ended, on the global timer; by its number, from 1 on.
@@ -137,6 +144,14 @@ struct Call {
   // the last.
   std::int64_t count = 0;
   bool is_last = true;
+};
+
+// Of class Vouchers, on the GPU.
+struct VoucherWords {
+  std::uint64_t* words = nullptr;  // by rank
+  std::uint64_t* epoch = nullptr;  // how often this rank has vouched
+  int own = 0;
+  int count = 1;
 };
 
 // A rank's part in a ring, and how the data is cut for it.
