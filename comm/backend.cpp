@@ -143,9 +143,12 @@ Backend mpi() {
        .make = nullptr,
        .connect =
            [](const BackendPlace& place, const CommunicatorOptions&) {
-             return connect_mpi(
-                 place.store,
-                 {.rank = place.rank, .size = place.size, .start_timeout = place.start_timeout});
+             // MPI's start blocks until all ranks are there: who is not is found out before.
+             hosts_of(place, place.prefix + "/mpi");
+             return connect_mpi(place.store, {.rank = place.rank,
+                                              .size = place.size,
+                                              .start_timeout = place.start_timeout,
+                                              .on_stuck = place.on_stuck});
            }});
 }
 

@@ -32,6 +32,9 @@ struct BackendPlace {
   std::optional<std::string> interface;  // none: the loopback
   std::chrono::milliseconds start_timeout{60'000};
   std::string host = {};  // ranks of the same share memory; empty: the one that this process is on
+  // Called on another thread when the start has passed its timeout and the backend cannot end it:
+  // somebody outside has to end this rank.
+  std::function<void(const std::exception&)> on_stuck = nullptr;
 };
 
 struct Backend {

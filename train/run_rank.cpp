@@ -85,7 +85,8 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
   const auto start_timeout = milliseconds(config.comm.start_timeout);
   HostStorage storage(worker.join("data", start_timeout), milliseconds(config.comm.timeout));
   comm::CommunicatorOptions collective_options = communicator_options(config);
-  collective_options.on_stuck = [&](const RankError& error) { worker.report_failure(error); };
+  const auto report = [&](const std::exception& error) { worker.report_failure(error); };
+  collective_options.on_stuck = report;
   const auto communicator =
       comm::find_backend(config.comm.backend)
           .make({.rank = worker.rank(),
@@ -97,7 +98,8 @@ void run_rank(const Config& config, const RunOptions& options, Worker& worker) {
                  .prefix = "comm",
                  .interface = config.comm.interface,
                  .start_timeout = start_timeout,
-                 .host = imitated_host(config, worker.rank())},
+                 .host = imitated_host(config, worker.rank()),
+                 .on_stuck = report},
                 collective_options);
   log_arrival(config, options, *communicator, *context, log);
   const auto end_waits = [&](int rank, const std::string& cause) {

@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* name_prefix = "lockstep-mpi-";
 // A folder this old belongs to a job that has locked it, if it still belongs to any.
 constexpr std::chrono::seconds age_of_a_left_one{60};
 
@@ -63,7 +62,7 @@ void remove_left_ones() {
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(root(), error)) {
     const fs::path& path = entry.path();
-    if (!path.filename().string().starts_with(name_prefix) || !is_ours(path)) continue;
+    if (!path.filename().string().starts_with(job_name_prefix) || !is_ours(path)) continue;
     const auto changed = fs::last_write_time(path, error);
     if (error || fs::file_time_type::clock::now() - changed < age_of_a_left_one) continue;
     if (const Descriptor held = lock(path)) remove_folder(path);

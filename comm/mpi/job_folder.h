@@ -9,14 +9,18 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "comm/store/descriptor.h"
 
 namespace lockstep::comm {
 
+// What the names of all jobs begin with.
+inline constexpr std::string_view job_name_prefix = "lockstep-mpi-";
+
 class JobFolder {
  public:
-  // `name` is the job's own and begins with "lockstep-mpi-". StartupError.
+  // `name` is the job's own and begins with the prefix. StartupError.
   explicit JobFolder(const std::string& name);
   ~JobFolder();  // returns when the folder is gone; a process that inherited guard() has ended
   JobFolder(const JobFolder&) = delete;

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "comm/mpi/mpi_files.h"
 #include "comm/mpi/mpi_transport.h"
 #include "comm/mpi/seats.h"
+#include "comm/mpi/start_watch.h"
 
 namespace lockstep::comm {
 namespace {
@@ -55,7 +57,10 @@ Descriptor take_seat_of(Store& store, const MpiPlace& place) {
 std::unique_ptr<Transport> connect_mpi(Store& store, const MpiPlace& place) {
   const MpiApi& api = load_module();
   Descriptor seat = take_seat_of(store, place);
+  std::optional<StartWatch> watch(std::in_place, store, place.rank, place.size, place.start_timeout,
+                                  place.on_stuck);
   auto session = std::make_shared<MpiSession>(api, std::move(seat));
+  watch.reset();
   auto transport = std::make_unique<MpiTransport>(session, session->world());
   check_world(*transport, place);
   return transport;

@@ -11,6 +11,8 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -27,9 +29,13 @@ struct MpiPlace {
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds start_timeout{60'000};
+  // Called on another thread where MPI has not started by then: nothing but the end of this process
+  // ends its start.
+  std::function<void(const std::exception&)> on_stuck = nullptr;
 };
 
-// Collective. StartupError where the module or the seat is missing, or MPI says no.
+// Collective; all ranks have come already. StartupError where the module or the seat is missing, or
+// MPI says no.
 std::unique_ptr<Transport> connect_mpi(Store& store, const MpiPlace& place);
 
 // What the module was built for, "Open MPI v4.1.4, not CUDA-aware"; loads it. StartupError.

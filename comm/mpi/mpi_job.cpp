@@ -32,7 +32,7 @@ std::string random_name() {
   std::uint64_t words[2];
   if (::getrandom(words, sizeof words, 0) != static_cast<ssize_t>(sizeof words))
     throw StartupError(fmt::format("getrandom: {}", std::strerror(errno)));
-  return fmt::format("lockstep-mpi-{:016x}{:016x}", words[0], words[1]);
+  return fmt::format("{}{:016x}{:016x}", job_name_prefix, words[0], words[1]);
 }
 
 // What Open MPI has to be told for ranks that share one host, unless the user has said otherwise.

@@ -80,7 +80,7 @@ struct MpiEnvironment {
   std::string job;
 
   // Where the processes of this job offer their seats.
-  std::string seats() const { return "lockstep-mpi-" + job; }
+  std::string seats() const { return std::string(job_name_prefix) + job; }
 };
 std::optional<MpiEnvironment> mpi_environment();
 

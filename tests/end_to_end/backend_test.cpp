@@ -83,6 +83,17 @@ TEST_P(OverBackend, AKilledWorkerEndsTheRunAndIsNamed) {
   EXPECT_TRUE(program.is_gone(std::chrono::seconds(1)));
 }
 
+// HANG-4
+TEST_P(OverBackend, ARankThatDoesNotStartIsNamed) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run(train(sandbox, 4, {"comm.start_timeout=3"}),
+                               {{"TRAIN_FAULT", "rank=2,at=start,do=stall:60"}});
+  EXPECT_EQ(end.exit_code, 5) << end.output;
+  EXPECT_GE(end.seconds, 3);
+  EXPECT_LT(end.seconds, 20);  // and not the 60 that the rank would stall
+  EXPECT_THAT(end.last_line, HasSubstr("rank 2"));
+}
+
 // HANG-4b
 TEST_P(OverBackend, ARankThatStallsIsNamed) {
   const Sandbox sandbox;
