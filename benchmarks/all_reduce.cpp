@@ -13,6 +13,7 @@
 #include "benchmarks/all_reduce_record.h"
 #include "benchmarks/all_reduce_report.h"
 #include "benchmarks/all_reduce_tune.h"
+#include "benchmarks/command_line.h"
 #include "benchmarks/memory_floor.h"
 #include "comm/mpi/mpi.h"
 #include "comm/mpi/seats.h"
@@ -38,7 +39,7 @@ double time_calls(const Arguments& arguments, RankBench& bench, std::size_t byte
   std::vector<double> rounds;
   for (int round = 0; round < arguments.rounds; ++round)
     rounds.push_back(bench.time_round(iterations));
-  return summarise(std::move(rounds)).median;
+  return median(std::move(rounds));
 }
 
 void measure_floors(Row& row, int ranks) {
@@ -112,6 +113,21 @@ void run_rank(train::Worker& worker) {
   measure(arguments, worker, std::move(rows));
 }
 
+// What is wrong with options that are right each on its own. ConfigError.
+void check(const Arguments& arguments, const std::string& backend) {
+  if (sizes_of(arguments).empty())
+    throw ConfigError(fmt::format("--min: found {}, expected at most --max, which is {}",
+                                  arguments.minimum, arguments.maximum));
+  if (arguments.device == "cuda" && (!arguments.tune.empty() || !arguments.record.empty()))
+    throw ConfigError("--tune and --record are for --device cpu, found cuda");
+  if (!arguments.tune.empty() && backend != "ring")
+    throw ConfigError("--tune is for the backend ring, found " + backend);
+  require_writable("--json", arguments.json);
+  require_writable("--csv", arguments.csv);
+  require_writable("--tune", arguments.tune);
+  require_writable("--record", arguments.record);
+}
+
 int launch(const Arguments& arguments, const std::string& words) {
   train::LaunchOptions options;
   options.workers = arguments.ranks;
@@ -120,10 +136,7 @@ int launch(const Arguments& arguments, const std::string& words) {
   options.settings[arguments_key] = words;
   std::optional<comm::MpiJob> job;  // outlives the ranks
   const std::string backend = backend_of(arguments, arguments.ranks);
-  if (arguments.device == "cuda" && (!arguments.tune.empty() || !arguments.record.empty()))
-    throw UsageError("--tune and --record are for --device cpu, found cuda");
-  if (!arguments.tune.empty() && backend != "ring")
-    throw UsageError("--tune is for the backend ring, found " + backend);
+  check(arguments, backend);
   if (comm::find_backend(backend).takes_mpi_seats) {
     job.emplace(arguments.ranks, "", std::chrono::seconds(30));
     options.settings[comm::mpi_seats_key] = job->seats();
@@ -137,7 +150,7 @@ int run(int argc, char** argv) {
   CLI::App app("Times all_reduce between ranks of this host.");
   Arguments arguments;
   describe(app, arguments);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = parse(app, argc, argv)) return *code;
   std::string words;
   for (int i = 1; i < argc; ++i) words += std::string(argv[i]) + '\n';
   try {

@@ -25,6 +25,11 @@ struct Arguments : RankOptions {
   std::string json, csv, tune, record;
 };
 
+// Of a file that is to be written.
+inline std::string expect_a_path(const std::string& text) {
+  return text.empty() ? "expected a file" : "";
+}
+
 // Reads the command line into `arguments` when `app` parses.
 inline void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--ranks", arguments.ranks)->check(CLI::Range(1, 64));
@@ -48,19 +53,24 @@ inline void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--max", arguments.maximum, "largest size");
   app.add_option("--factor", arguments.factor, "from one size to the next")
       ->check(CLI::Range(2, 1024));
-  app.add_option("--iterations", arguments.iterations, "calls in a round; 0: by size");
-  app.add_option("--warmup", arguments.warmup, "calls before the first round; -1: by iterations");
+  app.add_option("--iterations", arguments.iterations, "calls in a round; 0: by size")
+      ->check(CLI::Range(0, 1000000));
+  app.add_option("--warmup", arguments.warmup, "calls before the first round; -1: by iterations")
+      ->check(CLI::Range(-1, 1000000));
   app.add_option("--rounds", arguments.rounds)->check(CLI::Range(1, 1000));
   app.add_flag("--check", arguments.check, "verify every element");
   app.add_flag("--floors,!--no-floors", arguments.floors, "measure what memory allows");
-  app.add_option("--json", arguments.json, "write the rows to this file");
-  app.add_option("--csv", arguments.csv, "the same as comma-separated values");
+  app.add_option("--json", arguments.json, "write the rows to this file")->check(expect_a_path);
+  app.add_option("--csv", arguments.csv, "the same as comma-separated values")
+      ->check(expect_a_path);
   app.add_option("--tune", arguments.tune,
                  "measure every algorithm of the ring backend instead, and put the fastest of each "
-                 "size into this file for comm.tuning_file, beside what it has for other ranks");
+                 "size into this file for comm.tuning_file, beside what it has for other ranks")
+      ->check(expect_a_path);
   app.add_option("--record", arguments.record,
                  "run one all-reduce of the largest size instead, and write the steps that ran to "
-                 "this file (algorithms ring, halving_doubling, reduce_broadcast)");
+                 "this file (algorithms ring, halving_doubling, reduce_broadcast)")
+      ->check(expect_a_path);
 }
 
 inline std::vector<std::size_t> sizes_of(const Arguments& arguments) {

@@ -30,8 +30,8 @@ class RankBench {
         dtype_(base::dtype_from_name(arguments.type)),
         op_(op_from(arguments.op)) {
     if (!communicator_->capabilities().reduces(dtype_, op_))
-      throw UsageError(fmt::format("backend {} does not offer {} of {}", communicator_->backend(),
-                                   arguments.op, arguments.type));
+      throw ConfigError(fmt::format("backend {} does not offer {} of {}", communicator_->backend(),
+                                    arguments.op, arguments.type));
     if (arguments.memory == "addressable") shared_ = communicator_->addressable_memory(largest);
     if (!shared_ || gpu_) foreign_.resize(largest);
     if (!shared_ && gpu_) of_gpu_ = Buffer(gpu_->allocator(), largest);

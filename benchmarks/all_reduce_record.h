@@ -51,7 +51,7 @@ inline void record(const Arguments& arguments, train::Worker& worker) {
   for (int r = 0; r < worker.world_size(); ++r) {
     parts.push_back(worker.store().get(key(r), std::chrono::seconds(10)));
     if (parts.back().empty())
-      throw UsageError("algorithm " + arguments.algorithm + " has no steps to record");
+      throw ConfigError("algorithm " + arguments.algorithm + " has no steps to record");
   }
   write_file(arguments.record,
              fmt::format("{{\"algorithm\": \"{}\", \"ranks\": {}, \"bytes\": {}, \"type\": \"{}\", "

@@ -35,6 +35,10 @@ inline Timing summarise(std::vector<double> seconds) {
           static_cast<int>(seconds.size())};
 }
 
+inline double median(std::vector<double> values) {
+  return summarise(std::move(values)).median;
+}
+
 // Runs the bodies in turn, so that a slow spell of the machine falls on all of them, until each has
 // had `seconds`, at least five times each after one run that is not counted.
 inline std::vector<Timing> time_alternating(std::span<const std::function<void()>> bodies,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "benchmarks/bench.h"
+#include "benchmarks/command_line.h"
 #include "benchmarks/fma_peak.h"
 #include "benchmarks/kernel_sizes.h"
 #include "benchmarks/kernel_timer.h"
@@ -340,7 +341,7 @@ int main(int argc, char** argv) {
   CLI::App app("Times the kernels of a CPU or a GPU.");
   Options options;
   describe(app, options);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = parse(app, argc, argv)) return *code;
   try {
     return Benchmark(options).run();
   } catch (const std::exception& error) {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "benchmarks/bench.h"
+#include "benchmarks/command_line.h"
 #include "comm/backend.h"
 #include "comm/store/store.h"
 #include "data/sampler.h"
@@ -60,10 +61,6 @@ train::Config config_of(const Arguments& arguments, bool overlap) {
 struct Series {
   std::vector<double> step, backward, first_ready, hidden, communication;
 };
-
-double median(std::vector<double> values) {
-  return summarise(std::move(values)).median;
-}
 
 double seconds_between(train::Timeline::TimePoint begin, train::Timeline::TimePoint end) {
   return std::chrono::duration<double>(end - begin).count();
@@ -194,7 +191,7 @@ int run(int argc, char** argv) {
   app.add_option("--bucket-mib", arguments.bucket_mib);
   app.add_option("--first-bucket-mib", arguments.first_bucket_mib);
   app.add_option("--steps", arguments.steps)->check(CLI::Range(1, 200));
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = parse(app, argc, argv)) return *code;
   std::optional<comm::StoreServer> server;
   if (arguments.rank == 0) server.emplace().listen(arguments.store, arguments.port, secret);
   const auto store = comm::connect_store(arguments.store, arguments.port, secret, start_timeout);

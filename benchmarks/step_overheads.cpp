@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "benchmarks/bench.h"
+#include "benchmarks/command_line.h"
 #include "comm/ring/ring.h"
 #include "data/sampler.h"
 #include "framework/base/random.h"
@@ -63,10 +64,6 @@ train::Config config_of(const Workload& workload, bool overlap) {
   config.run.trace = first_traced_step;
   config.run.trace_steps = most_traced_steps;
   return config;
-}
-
-double median(std::vector<double> values) {
-  return summarise(std::move(values)).median;
 }
 
 // Rank 0's results, one for each alternation.
@@ -223,7 +220,7 @@ int run(int argc, char** argv) {
   app.add_option("--steps", arguments.steps, "of each series; 0: by model")
       ->check(CLI::Range(0, 150));
   app.add_option("--json", arguments.json, "write the table to this file");
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = parse(app, argc, argv)) return *code;
   if ((arguments.alternations + 1) * workload_of(arguments).steps > most_traced_steps) {
     fmt::print(stderr, "--alternations and --steps: at most {} steps can be recorded\n",
                most_traced_steps);

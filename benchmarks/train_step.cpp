@@ -15,6 +15,7 @@
 #include <fstream>
 #include <thread>
 
+#include "benchmarks/command_line.h"
 #include "benchmarks/fma_peak.h"
 #include "benchmarks/product_floor.h"
 #include "benchmarks/rank.h"
@@ -258,7 +259,7 @@ int run(int argc, char** argv) {
   CLI::App app("Times training steps of N replicas on this host.");
   Arguments arguments;
   describe(app, arguments);
-  CLI11_PARSE(app, argc, argv);
+  if (const auto code = parse(app, argc, argv)) return *code;
   std::string words;
   for (int i = 1; i < argc; ++i) words += std::string(argv[i]) + '\n';
   try {

@@ -11,6 +11,7 @@
 #include <functional>
 
 #include "benchmarks/bench.h"
+#include "benchmarks/command_line.h"
 #include "comm/backend.h"
 #include "comm/message/message_communicator.h"
 #include "comm/mpi/mpi.h"
@@ -43,7 +44,13 @@ struct Arguments {
   std::string json;
 };
 
-void describe(CLI::App& app, Arguments& arguments) {
+struct CommandLine {
+  CLI::App app{"Times the all-reduce of Gloo or MPI, called directly and through a Communicator."};
+  Arguments arguments;
+  CommandLine();
+};
+
+CommandLine::CommandLine() {
   app.add_option("--ranks", arguments.ranks)->check(CLI::Range(2, 64));
   app.add_option("--backend", arguments.backend)->check(CLI::IsMember({"gloo", "mpi"}));
   app.add_option("--algorithm", arguments.algorithm)
@@ -188,7 +195,7 @@ class Bench {
         times[way].push_back(seconds_since(start));
       }
     std::vector<double> medians;
-    for (auto& of_way : times) medians.push_back(slowest(summarise(std::move(of_way)).median));
+    for (auto& of_way : times) medians.push_back(slowest(median(std::move(of_way))));
     return medians;
   }
 
@@ -200,32 +207,26 @@ class Bench {
 
 int run(int argc, char** argv) {
   constexpr const char* key = "benchmark/arguments";
-  const auto parse = [](Arguments& arguments, int count, const char* const* words) {
-    CLI::App app(
-        "Times the all-reduce of Gloo or MPI, called directly and through a Communicator.");
-    describe(app, arguments);
-    app.parse(count, words);
-  };
   const train::Body body = [&](train::Worker& worker) {
     std::vector<std::string> words =
         CLI::detail::split(worker.store().get(key, std::chrono::seconds(10)), '\n');
     std::vector<const char*> pointers = {"wrapper_overhead"};
     for (const std::string& word : words)
       if (!word.empty()) pointers.push_back(word.c_str());
-    Arguments arguments;
-    parse(arguments, static_cast<int>(pointers.size()), pointers.data());
-    Bench(worker, arguments).run();
+    CommandLine line;
+    line.app.parse(static_cast<int>(pointers.size()), pointers.data());
+    Bench(worker, line.arguments).run();
   };
   if (const auto code = train::run_if_worker(argc, argv, body)) return *code;
-  Arguments arguments;
-  CLI::App app("Times the all-reduce of Gloo or MPI, called directly and through a Communicator.");
-  describe(app, arguments);
-  CLI11_PARSE(app, argc, argv);
+  CommandLine line;
+  if (const auto code = parse(line.app, argc, argv)) return *code;
+  const Arguments& arguments = line.arguments;
   train::LaunchOptions options;
   options.workers = arguments.ranks;
   for (int i = 1; i < argc; ++i) options.settings[key] += std::string(argv[i]) + '\n';
   options.settings.try_emplace(key);
   try {
+    require_writable("--json", arguments.json);
     std::optional<comm::MpiJob> job;  // outlives the ranks
     if (comm::find_backend(arguments.backend).takes_mpi_seats) {
       job.emplace(arguments.ranks, "", start_timeout);

@@ -79,9 +79,43 @@ TEST_F(AllReduceBenchmark, ShowsItsOptionsAndSaysWhatIsWrong) {
     EXPECT_EQ(help.exit_code, 0);
     EXPECT_THAT(help.output, AllOf(HasSubstr("Usage"), HasSubstr("--json")));
   }
-  const auto end = all_reduce({"--ranks", "many"});
-  EXPECT_NE(end.exit_code, 0);
-  EXPECT_THAT(end.output, HasSubstr("--ranks"));
+  struct Case {
+    std::vector<std::string> arguments;
+    std::string word;
+  };
+  const std::vector<Case> cases = {
+      {{"--ranks", "many"}, "--ranks"},
+      {{"--nonsense"}, "--nonsense"},
+      {{"--min", "1MiB", "--max", "4KiB"}, "at most --max, which is 4KiB"},
+      {{"--min", "much"}, "much"},
+      {{"--iterations", "-1"}, "--iterations"},
+      {{"--warmup", "-2"}, "--warmup"},
+      {{"--tune", ""}, "--tune"},
+      {{"--backend", "gloo", "--tune", path("t.yaml")}, "--tune"},
+      {{"--algorithm", "bcube", "--backend", "ring"}, "bcube"},
+      {{"--type", "int32", "--op", "avg", "--ranks", "2", "--no-floors"}, "avg of int32"},
+  };
+  for (const Case& c : cases) {
+    const auto end = all_reduce(c.arguments);
+    EXPECT_EQ(end.exit_code, 2) << c.word << ": " << end.output;
+    EXPECT_THAT(end.output, HasSubstr(c.word));
+  }
+}
+
+TEST_F(AllReduceBenchmark, FilesAreTriedBeforeAnythingIsMeasured) {
+  for (const char* const option : {"--json", "--csv", "--tune", "--record"}) {
+    const auto end = all_reduce({"--ranks", "2", "--algorithm",
+                                 std::string(option) == "--record" ? "ring" : "auto", option,
+                                 path("no/such/folder")});
+    EXPECT_EQ(end.exit_code, 2) << end.output;
+    EXPECT_THAT(end.output, AllOf(HasSubstr(option), HasSubstr("cannot write to")));
+    EXPECT_THAT(end.output, ::testing::Not(HasSubstr("algbw")));
+  }
+  std::ofstream(path("there.json")) << "kept";
+  EXPECT_EQ(all_reduce({"--json", path("there.json"), "--ranks", "2", "--min", "2", "--max", "1"})
+                .exit_code,
+            2);
+  EXPECT_EQ(read("there.json"), "kept");
 }
 
 TEST_F(AllReduceBenchmark, TunedTablesAddUpAndFitThisMachine) {
