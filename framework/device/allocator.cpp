@@ -9,6 +9,7 @@
 #include <new>
 
 #include "framework/device/graph.h"
+#include "framework/device/out_of_memory.h"
 
 namespace lockstep::device {
 
@@ -26,7 +27,8 @@ std::size_t CachingAllocator::size_class(std::size_t bytes) {
 void* CachingAllocator::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   // Also keeps the rounding up from wrapping round.
-  if (bytes > std::numeric_limits<std::size_t>::max() / 2) throw std::bad_alloc();
+  if (bytes > std::numeric_limits<std::size_t>::max() / 2)
+    throw OutOfMemory(bytes, "the memory of a device");
   const std::size_t size = size_class(bytes);
 
   const std::lock_guard lock(mutex_);

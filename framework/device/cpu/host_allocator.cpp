@@ -2,9 +2,9 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <new>
 
 #include "framework/device/cpu/cpu_context.h"
+#include "framework/device/out_of_memory.h"
 
 namespace lockstep::device {
 namespace {
@@ -18,9 +18,10 @@ class HostAllocator final : public Allocator {
     // Huge pages save most of the TLB misses of a pass over a big block.
     const bool huge = bytes >= huge_page;
     const std::size_t boundary = huge ? huge_page : alignment;
-    if (bytes > SIZE_MAX - boundary) throw std::bad_alloc();
-    void* const pointer = std::aligned_alloc(boundary, align_up(bytes, boundary));
-    if (pointer == nullptr) throw std::bad_alloc();
+    void* const pointer = bytes > SIZE_MAX - boundary
+                              ? nullptr
+                              : std::aligned_alloc(boundary, align_up(bytes, boundary));
+    if (pointer == nullptr) throw OutOfMemory(bytes, "the memory of this host");
     // Only advice: a system without huge pages serves ordinary ones.
     if (huge) madvise(pointer, align_up(bytes, boundary), MADV_HUGEPAGE);
     return pointer;

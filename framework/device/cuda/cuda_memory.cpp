@@ -2,15 +2,18 @@
 
 #include <cuda_runtime.h>
 
-#include <new>
+#include <string>
+
+#include "framework/device/out_of_memory.h"
 
 namespace lockstep::device {
 namespace {
 
-void require_memory(cudaError_t status, const char* call, const CudaPlace& place) {
+void require_memory(cudaError_t status, const char* call, const CudaPlace& place, std::size_t bytes,
+                    const std::string& memory) {
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // the caller may free and try again
-    throw std::bad_alloc();
+    throw OutOfMemory(bytes, memory);
   }
   check_cuda(status, call, place);
 }
@@ -21,7 +24,8 @@ void* CudaDeviceMemory::allocate(std::size_t bytes) {
   if (bytes == 0) return nullptr;
   check_cuda(cudaSetDevice(place_.device), "cudaSetDevice", place_);
   void* pointer = nullptr;
-  require_memory(cudaMalloc(&pointer, bytes), "cudaMalloc", place_);
+  require_memory(cudaMalloc(&pointer, bytes), "cudaMalloc", place_, bytes,
+                 "the memory of cuda:" + std::to_string(place_.device));
   return pointer;
 }
 
@@ -37,7 +41,7 @@ void* CudaHostMemory::allocate(std::size_t bytes) {
   check_cuda(cudaSetDevice(place_.device), "cudaSetDevice", place_);
   void* pointer = nullptr;
   require_memory(cudaHostAlloc(&pointer, bytes, cudaHostAllocPortable | cudaHostAllocMapped),
-                 "cudaHostAlloc", place_);
+                 "cudaHostAlloc", place_, bytes, "the page-locked memory of this host");
   return pointer;
 }
 

@@ -1,5 +1,6 @@
 #include "framework/device/allocator.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -80,6 +81,13 @@ TEST(HostAllocator, NothingAndTooMuch) {
   EXPECT_EQ(host_allocator().allocate(0), nullptr);
   host_allocator().deallocate(nullptr, 0);
   EXPECT_THROW(host_allocator().allocate(std::numeric_limits<std::size_t>::max()), std::bad_alloc);
+  try {
+    host_allocator().allocate(std::size_t{1} << 60);
+    ADD_FAILURE() << "there is that much";
+  } catch (const std::bad_alloc& error) {
+    EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("the memory of this host"),
+                                               ::testing::HasSubstr("1073741824.0 GiB")));
+  }
 }
 
 TEST(CachingAllocator, SizeClasses) {
