@@ -16,6 +16,9 @@ const std::map<std::string, Activation> activations = {{"relu", Activation::relu
                                                        {"tanh", Activation::tanh},
                                                        {"sigmoid", Activation::sigmoid}};
 
+// A weight between two layers has fewer than 2^63 elements.
+constexpr double largest_width = 2147483647;
+
 std::shared_ptr<nn::Module> make(Context& context, const Options& options,
                                  const ModelInput& input) {
   return std::make_shared<Mlp>(context,
@@ -98,7 +101,7 @@ ModelSpec mlp_spec() {
                .kind = OptionKind::integers,
                .default_value = std::vector<std::int64_t>{512, 256},
                .doc = "Widths of the hidden layers, first to last; [] makes it a linear model.",
-               .range = base::at_least(1)},
+               .range = base::between(1, largest_width)},
               {.name = "activation",
                .kind = OptionKind::choice,
                .default_value = "relu",

@@ -100,16 +100,18 @@ std::optional<std::string> newest_checkpoint(const std::string& folder) {
   return paths.back();
 }
 
+std::string checkpoint_at(const std::string& path, std::string_view argument) {
+  if (!fs::exists(path)) throw CheckpointError(fmt::format("{} '{}': not found", argument, path));
+  if (!fs::is_directory(path)) return path;
+  for (const auto& folder : {fs::path(path) / "checkpoints", fs::path(path)})
+    if (const auto newest = newest_checkpoint(folder.string())) return *newest;
+  throw CheckpointError(
+      fmt::format("{} '{}': no complete checkpoint in this folder", argument, path));
+}
+
 std::string find_checkpoint(const std::string& resume, const std::string& runs_folder,
                             const std::string& config_name) {
-  if (!resume.empty()) {
-    if (!fs::exists(resume)) throw CheckpointError(fmt::format("--resume '{}': not found", resume));
-    if (!fs::is_directory(resume)) return resume;
-    for (const auto& folder : {fs::path(resume) / "checkpoints", fs::path(resume)})
-      if (const auto newest = newest_checkpoint(folder.string())) return *newest;
-    throw CheckpointError(
-        fmt::format("--resume '{}': no complete checkpoint in this folder", resume));
-  }
+  if (!resume.empty()) return checkpoint_at(resume, "--resume");
   std::optional<fs::path> newest;
   fs::file_time_type newest_time;
   std::error_code ignored;

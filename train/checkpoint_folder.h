@@ -40,6 +40,10 @@ class CheckpointFolder {
 // The newest complete checkpoint in a folder of checkpoints, if there is one.
 std::optional<std::string> newest_checkpoint(const std::string& folder);
 
+// The checkpoint that `path` means: the file, or the newest of a run's folder or its folder of
+// checkpoints. CheckpointError, which names the `argument` that said so.
+std::string checkpoint_at(const std::string& path, std::string_view argument);
+
 // What --resume means: a checkpoint file, a run's folder or its folder of checkpoints (the newest
 // there); an empty text is the newest checkpoint of the newest run of `config_name` in
 // `runs_folder` that has one. Throws CheckpointError saying where it looked.

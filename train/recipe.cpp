@@ -146,11 +146,12 @@ void require_rows_for_batch_norm(const Config& config, nn::Module& model, std::i
   for (const std::int64_t rows : {samples < batch ? 0 : batch, config.data.drop_last ? 0 : rest})
     if (has_single_row(rows, workers, config.train.accumulate))
       throw ConfigError(fmt::format(
-          "train.batch_size: {} workers and {} micro-batches cut a batch of {} rows into parts of "
+          "train.batch_size: {} worker{} and {} micro-batch{} cut a batch of {} rows into parts of "
           "which one is a single row, expected at least 2 in each: '{}' normalises by the "
           "deviation of a worker's rows. Choose another batch_size, number of workers or "
           "train.accumulate{}",
-          workers, config.train.accumulate, rows, norm,
+          workers, workers == 1 ? "" : "s", config.train.accumulate,
+          config.train.accumulate == 1 ? "" : "es", rows, norm,
           rows == rest ? ", or data.drop_last: true for the last batch of an epoch" : ""));
 }
 
@@ -159,6 +160,10 @@ std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
                                       const models::ModelInput& input, const FaultHook& faults) {
   auto model =
       models::make_model(context, config.model.name, config.model.options, input, *config.seed);
+  if (config.data_parallel.buffers == "average" && model->named_buffers().empty())
+    throw ConfigError(fmt::format(
+        "data_parallel.buffers: found average, but this {} has no buffers, expected broadcast",
+        config.model.name));
   std::vector<std::int64_t> extents{2};
   extents.insert(extents.end(), input.features.extents().begin(), input.features.extents().end());
   const Tensor example =

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <utility>
@@ -31,7 +30,7 @@ std::optional<int> number_of_ranks(std::string_view text) {
 class Reader {
  public:
   explicit Reader(std::string file)
-      : file_(std::move(file)), name_(std::filesystem::path(file_).filename()) {}
+      : file_(std::move(file)), name_(fmt::format("tuning file {}", file_)) {}
 
   TuningFile read() {
     const Document document = read_document(read_text_file(file_, "tuning file"), name_);
@@ -142,7 +141,7 @@ void write_tuning_file(const std::string& file, const TuningFile& tuning) {
   }
   std::ofstream stream(file, std::ios::trunc);
   stream << text;
-  if (!stream.flush()) throw UsageError("cannot write " + file);
+  if (!stream.flush()) throw ConfigError("cannot write " + file);
 }
 
 std::string tuning_for(const TuningFile& tuning, const std::string& file, const Machine& machine,

@@ -69,11 +69,18 @@ TEST(BatchNorm, ASingleRowIsFoundBeforeTheFirstStep) {
   EXPECT_THAT(end.output, HasSubstr("norm.0"));
 }
 
+TEST(Buffers, AreNotAveragedWhereThereAreNone) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run(sandbox.train(2, {"data_parallel.buffers=average"}));
+  EXPECT_EQ(end.exit_code, 2) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("this mlp has no buffers"));
+}
+
 TEST(Evaluate, SaysWhatIsWrong) {
   const Sandbox sandbox;
   const auto missing = sandbox.run({train_program, "evaluate", "nothing.h5", "--gpus", "2"});
   EXPECT_EQ(missing.exit_code, 4) << missing.output;
-  EXPECT_THAT(missing.output, HasSubstr("nothing.h5"));
+  EXPECT_THAT(missing.output, HasSubstr("train evaluate 'nothing.h5': not found"));
   const auto nothing = sandbox.run({train_program, "evaluate"});
   EXPECT_EQ(nothing.exit_code, 2) << nothing.output;
 }

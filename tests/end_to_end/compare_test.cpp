@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "comm/gloo/gloo.h"
+#include "comm/nccl/nccl.h"
 #include "tests/end_to_end/sandbox.h"
 
 namespace lockstep::tests {
@@ -58,11 +59,42 @@ TEST(Compare, ShowsBackendsByTheAlgorithmsThatTheyOffer) {
 
 TEST(Compare, TellsWhyARunFailed) {
   const Sandbox sandbox;
+  // A few updates, of which none is left to be measured.
   const auto end =
+      sandbox.run({train_program, "compare", "--config", "config.yaml", "--gpus", "2", "--set",
+                   "train.epochs=1", "--set", "train.batch_size=150", "--rounds", "1"});
+  EXPECT_THAT(end.output, AllOf(HasSubstr("failed"), HasSubstr("ring auto: it ended after")));
+  if (!comm::has_nccl()) return;
+  const auto of_gpus =
       sandbox.run({train_program, "compare", "--config", "config.yaml", "--gpus", "2", "--backends",
-                   "ring,carrier_pigeon", "--steps", "8", "--rounds", "1"});
-  EXPECT_EQ(end.exit_code, 2) << end.output;
-  EXPECT_THAT(end.output, AllOf(HasSubstr("failed"), HasSubstr("carrier_pigeon auto: error:")));
+                   "ring,nccl", "--steps", "8", "--rounds", "1", "--set", "compute.device=cpu"});
+  EXPECT_EQ(of_gpus.exit_code, 5) << of_gpus.output;
+  EXPECT_THAT(of_gpus.output, AllOf(HasSubstr("failed"), HasSubstr("nccl auto: error:")));
+}
+
+TEST(Compare, RefusesBeforeTheFirstRun) {
+  const Sandbox sandbox;
+  struct Case {
+    Arguments arguments;
+    std::string word;
+  };
+  const std::vector<Case> cases = {
+      {{"--backends", "ring,carrier_pigeon"}, "carrier_pigeon"},
+      {{"--backends", "ring,ring"}, "found ring twice"},
+      {{"--algorithms", "two_shot,two_shot"}, "found two_shot twice"},
+      {{"--algorithms", "two_shot,bcube"}, "found bcube, which none of ring offers"},
+      {{"--backends", "ring,auto", "--algorithms", "two_shot"}, "one that auto offers: auto"},
+      {{"--steps", "5"}, "--steps"},
+      {{"--set", "optimizer.lr=-1"}, "optimizer.lr"},
+      {{"--set", "comm.tuning=two_shot", "--algorithms", "ring"}, "comm.tuning"},
+  };
+  for (const Case& c : cases) {
+    Arguments command{train_program, "compare", "--config", "config.yaml", "--gpus", "2"};
+    command.insert(command.end(), c.arguments.begin(), c.arguments.end());
+    const auto end = sandbox.run(command);
+    EXPECT_EQ(end.exit_code, 2) << c.word << ": " << end.output;
+    EXPECT_THAT(end.output, AllOf(HasSubstr(c.word), ::testing::Not(HasSubstr("round 1/"))));
+  }
 }
 
 }  // namespace

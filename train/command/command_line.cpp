@@ -62,8 +62,14 @@ int parse_workers(const std::string& text) {
   return static_cast<int>(parse_integer("--gpus", text, base::between(1, most_workers)));
 }
 
-// Each backend by each of the algorithms that it offers, by "auto" where it offers none of them.
-// Backends that there are not fail when they are run, which the comparison shows.
+void refuse_repeated(const char* flag, std::vector<std::string> names) {
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
+    throw ConfigError(fmt::format("{}: found {} twice", flag, *twice));
+}
+
+// Each backend by each of the algorithms that it offers. Backends that cannot work here fail when
+// they are run, which the comparison shows.
 std::vector<Contender> contenders_of(const std::vector<std::string>& backends,
                                      const std::vector<std::string>& algorithms) {
   const auto contains = [](const auto& list, const std::string& name) {
@@ -73,15 +79,24 @@ std::vector<Contender> contenders_of(const std::vector<std::string>& backends,
     if (const auto known = comm::algorithm_words(); !contains(known, algorithm))
       throw ConfigError(fmt::format("--algorithms: found {}, expected some of {}", algorithm,
                                     fmt::join(known, ", ")));
+  refuse_repeated("--backends", backends);
+  refuse_repeated("--algorithms", algorithms);
   std::vector<Contender> all;
   for (const std::string& name : backends) {
+    // Whichever auto takes, it offers auto.
+    const auto offered =
+        name == "auto" ? std::vector<std::string>{"auto"} : comm::find_backend(name).algorithms;
     const std::size_t before = all.size();
-    for (const comm::Backend& backend : comm::backends())
-      for (const std::string& algorithm : algorithms)
-        if (backend.name == name && contains(backend.algorithms, algorithm))
-          all.push_back({name, algorithm});
-    if (all.size() == before) all.push_back({name, "auto"});
+    for (const std::string& algorithm : algorithms)
+      if (contains(offered, algorithm)) all.push_back({name, algorithm});
+    if (all.size() == before)
+      throw ConfigError(fmt::format("--algorithms: found {}, expected one that {} offers: {}",
+                                    fmt::join(algorithms, ", "), name, fmt::join(offered, ", ")));
   }
+  for (const std::string& algorithm : algorithms)
+    if (std::ranges::find(all, algorithm, &Contender::algorithm) == all.end())
+      throw ConfigError(fmt::format("--algorithms: found {}, which none of {} offers", algorithm,
+                                    fmt::join(backends, ", ")));
   return all;
 }
 
@@ -224,7 +239,7 @@ class Parser {
   Request compare_request() {
     comparison_.overrides = overrides();
     comparison_.workers = parse_workers(workers_);
-    comparison_.steps = parse_count("--steps", steps_);
+    comparison_.steps = parse_integer("--steps", steps_, base::at_least(warm_up_steps + 1));
     comparison_.rounds = static_cast<int>(parse_count("--rounds", rounds_));
     comparison_.contenders = contenders_of(backends_, algorithms_);
     return comparison_;

@@ -45,7 +45,7 @@ struct Task {
 
 Task task_of(const TrainRequest& request) {
   if (request.evaluate) {
-    const std::string checkpoint = find_checkpoint(*request.evaluate, "", "");
+    const std::string checkpoint = checkpoint_at(*request.evaluate, "train evaluate");
     // What suited that run: its folder's name, its machine and number of workers.
     std::vector<Override> overrides = {
         {"run.name", "null", "train evaluate"},
@@ -134,11 +134,11 @@ std::string resolve_tuning(Config& config, int workers, LaunchKind kind,
 }
 
 void log_start(const Log& log, const Config& config, int workers, const DeviceChoice& device,
-               const comm::BackendChoice& backend, bool seed_was_drawn) {
+               const comm::BackendChoice& backend, bool seed_was_drawn, bool under_mpirun) {
   log.info("world size {}: {}", workers, device.line);
   log.info("backend {}: {}", backend.name, backend.reason);
   if (seed_was_drawn) log.info("no seed given, drew {}", *config.seed);
-  if (const auto ignored = foreign_variables(); !ignored.empty() && !mpirun_place(config)) {
+  if (const auto ignored = foreign_variables(); !ignored.empty() && !under_mpirun) {
     log.info("ignored from the environment, the command line goes before it: {}",
              fmt::join(ignored, ", "));
   }
@@ -162,6 +162,7 @@ int train(const TrainRequest& request) {
   const LaunchKind kind = choose_launcher(request.kind, device);
   const comm::BackendChoice backend = choose_backend(config, workers, kind, device);
   config.comm.backend = backend.name;
+  if (backend.name.find('+') == std::string::npos) config.comm.ranks_per_host.reset();
   if (mpi_place && mpi_place->rank > 0) return lend_mpi_seat(*mpi_place, config);
   const PlacementChoice placement = choose_placement(config.compute, workers);
   config.compute.pin = placement.pin ? "on" : "off";
@@ -171,7 +172,7 @@ int train(const TrainRequest& request) {
   const std::string tuning_line = resolve_tuning(config, workers, kind, checkpoint);
   const std::string folder = make_run_folder(config, name);
   const Log log(base::log_level_from_name(config.run.log_level), "", folder + "/launcher.log");
-  log_start(log, config, workers, device, backend, draw_seed);
+  log_start(log, config, workers, device, backend, draw_seed, mpi_place.has_value());
   log.info("{}", placement.line);
   if (!tuning_line.empty()) log.info("{}", tuning_line);
   log.info("files of this run: {}", folder);

@@ -26,9 +26,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// Steps that a run needs to warm up, left out of the medians.
-constexpr std::size_t warm_up_steps = 5;
-
 // All that the rounds of one contender recorded.
 struct Recorded {
   std::vector<double> step, compute, communication, exposed, start_up;
@@ -62,6 +59,22 @@ int run_program(std::vector<std::string> arguments, const std::string& log) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+// All that sets a run apart from the configuration, but for its folder.
+std::vector<Override> overrides_of(const CompareOptions& options, const Contender& contender) {
+  std::vector<Override> all = options.overrides;
+  const auto set = [&](const std::string& key, const std::string& value) {
+    all.push_back({key, value, "train compare"});
+  };
+  set("comm.backend", contender.backend);
+  set("comm.algorithm", contender.algorithm);
+  set("train.steps", std::to_string(options.steps));
+  set("train.evaluate_every", "0");
+  set("checkpoint.every_epochs", "null");
+  set("checkpoint.every_steps", "null");
+  set("consistency.every", "1");
+  return all;
+}
+
 std::vector<std::string> run_arguments(const CompareOptions& options, const Contender& contender,
                                        const std::string& folder, const std::string& name) {
   std::vector<std::string> arguments{"train", "--config", options.config, "--gpus",
@@ -70,14 +83,7 @@ std::vector<std::string> run_arguments(const CompareOptions& options, const Cont
     arguments.push_back("--set");
     arguments.push_back(key + "=" + value);
   };
-  for (const auto& override : options.overrides) set(override.path, override.value);
-  set("comm.backend", contender.backend);
-  set("comm.algorithm", contender.algorithm);
-  set("train.steps", std::to_string(options.steps));
-  set("train.evaluate_every", "0");
-  set("checkpoint.every_epochs", "null");
-  set("checkpoint.every_steps", "null");
-  set("consistency.every", "1");
+  for (const auto& override : overrides_of(options, contender)) set(override.path, override.value);
   set("run.folder", folder);
   set("run.name", name);
   return arguments;
@@ -93,7 +99,7 @@ std::string last_line(const std::string& path) {
 
 void read_round(const std::string& path, Recorded& recorded, Measured& measured) {
   std::ifstream file(path);
-  std::size_t steps = 0;
+  std::int64_t steps = 0;
   measured.weights.clear();
   for (std::string line; std::getline(file, line);) {
     const Json record = Json::parse(line);
@@ -109,11 +115,20 @@ void read_round(const std::string& path, Recorded& recorded, Measured& measured)
     recorded.communication.push_back(record.at("communication_seconds"));
     recorded.exposed.push_back(record.at("exposed_seconds"));
   }
+  if (steps <= warm_up_steps)
+    measured.failure = fmt::format(
+        "it ended after {} update{}, of which the first {} are not counted; expected more epochs "
+        "or "
+        "data",
+        steps, steps == 1 ? "" : "s", warm_up_steps);
 }
 
 std::string make_comparison_folder(const CompareOptions& options) {
   const std::string file = locate_config(options.config);
   const Config config = load_config(file, options.overrides);
+  // What a later run would be refused for is found before the first.
+  for (const Contender& contender : options.contenders)
+    load_config(file, overrides_of(options, contender));
   const std::string name = fmt::format("compare-{}-{:%Y%m%d-%H%M%S}", config_name(file),
                                        fmt::localtime(std::time(nullptr)));
   fs::path folder = fs::path(config.run.folder) / name;

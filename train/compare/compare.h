@@ -20,6 +20,9 @@ struct Contender {
   std::string name() const;  // "ring two_shot"
 };
 
+// Updates of a run that warm it up, left out of the medians.
+inline constexpr std::int64_t warm_up_steps = 5;
+
 struct CompareOptions {
   std::string config;
   std::vector<Override> overrides;
@@ -49,9 +52,9 @@ struct Measured {
 // In which step the weights differ from those of the first contender; 0: in none.
 std::int64_t first_difference(const Measured& reference, const Measured& other);
 
-// Runs all of it, printing a line for each run; the folder of the comparison holds the runs,
-// comparison.json and comparison.html. Returns the program's exit code: that of the first failed
-// run.
+// ConfigError, before anything runs, where a run's configuration would be refused. Runs all of it,
+// printing a line for each run; the folder of the comparison holds the runs, comparison.json and
+// comparison.html. Returns the program's exit code: that of the first failed run.
 int compare(const CompareOptions& options);
 
 }  // namespace lockstep::train

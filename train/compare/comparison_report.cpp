@@ -174,13 +174,14 @@ std::string ComparisonReport::html() const {
   return fmt::format(
       "<!doctype html><html lang='en'><meta charset='utf-8'><title>Backends "
       "compared</title><style>{}</style>\n"
-      "<h1>Backends compared</h1>\n<p>{}, {} workers, {} steps, medians over {} rounds in "
+      "<h1>Backends compared</h1>\n<p>{}, {} worker{}, {} steps, medians over {} round{} in "
       "turns.</p>\n{}"
       "<p class='key'><i class='compute' style='background:#54aeff'></i>compute"
       "<i style='background:#4ac26b'></i>communication hidden behind it"
       "<i style='background:#fa4549'></i>exposed communication</p>\n"
       "<table><thead><tr>{}</tr></thead><tbody>\n{}</tbody></table></html>\n",
-      style, escaped(config), workers, steps, rounds, bars(*this), head, body);
+      style, escaped(config), workers, workers == 1 ? "" : "s", steps, rounds,
+      rounds == 1 ? "" : "s", bars(*this), head, body);
 }
 
 }  // namespace lockstep::train

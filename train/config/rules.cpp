@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+#include <string>
+
 #include "comm/ring/algorithm_table.h"
 #include "framework/base/error.h"
 
@@ -18,7 +21,29 @@ const char* decision_over_all_gradients(const Config& config) {
   return nullptr;
 }
 
-void add_comm_rules(const Config::Comm& comm, std::vector<BrokenRule>& broken) {
+// Values that are not 0 as they are given and are as they are used.
+void add_precision_rules(const Config& config, std::vector<BrokenRule>& broken) {
+  if (config.train.dtype != DType::float32) return;
+  const auto require = [&](const char* key, double value) {
+    if (static_cast<float>(value) > 0) return;
+    broken.push_back({key, fmt::format("found {}, which is 0 in float32, expected at least {:g} or "
+                                       "train.dtype: float64",
+                                       value, std::numeric_limits<float>::min())});
+  };
+  if (config.optimizer.clip_value) require("optimizer.clip_value", *config.optimizer.clip_value);
+  require("optimizer.epsilon", config.optimizer.epsilon);
+}
+
+void add_host_rule(const Config::Comm& comm, std::vector<BrokenRule>& broken) {
+  if (!comm.ranks_per_host || comm.backend == "auto") return;
+  if (comm.backend.find('+') == std::string::npos)
+    broken.push_back(
+        {"comm.ranks_per_host",
+         fmt::format("has an effect only with comm.backend: auto or ring+..., found {}",
+                     comm.backend)});
+}
+
+void add_tuning_rules(const Config::Comm& comm, std::vector<BrokenRule>& broken) {
   if (!comm.tuning && !comm.tuning_file) return;
   const std::string key = comm.tuning ? "comm.tuning" : "comm.tuning_file";
   if (comm.backend != "ring" && comm.backend != "auto")
@@ -68,7 +93,12 @@ std::vector<BrokenRule> broken_rules(const Config& config) {
                                   "gradients before the first is applied",
                                   decision)});
   }
-  add_comm_rules(config.comm, broken);
+  add_precision_rules(config, broken);
+  add_host_rule(config.comm, broken);
+  add_tuning_rules(config.comm, broken);
+  if (!config.run.trace && config.run.trace_steps != Config::Run().trace_steps) {
+    broken.push_back({"run.trace_steps", "has an effect only with run.trace, found off"});
+  }
   if (config.run.name && (config.run.name->find('/') != std::string::npos ||
                           *config.run.name == "." || *config.run.name == "..")) {
     broken.push_back(

@@ -81,8 +81,8 @@ Range above_up_to(double minimum, double maximum) {
   return {.minimum = minimum, .maximum = maximum, .without_minimum = true};
 }
 
-const Range seconds = above_up_to(0, 1e6);  // keeps deadlines far from overflowing
-const Range mebibytes = above_up_to(0, 65536);
+const Range seconds = above_up_to(0, 1e6);     // keeps deadlines far from overflowing
+const Range mebibytes = between(7e-5, 65536);  // from 64 bytes on, below which there is no bucket
 
 // The table.
 

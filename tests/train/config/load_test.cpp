@@ -218,6 +218,26 @@ TEST(LoadConfig, ChecksKeysAgainstEachOther) {
   EXPECT_THAT(errors_of(minimal, {{"compute.products", "tf32", "--set"},
                                   {"train.dtype", "float64", "--set"}}),
               HasSubstr("compute.products: found tf32 with train.dtype: float64"));
+  EXPECT_THAT(error_with("optimizer.clip_value", "1e-300"),
+              HasSubstr("optimizer.clip_value: found 1e-300, which is 0 in float32"));
+  EXPECT_EQ(errors_of(minimal, {{"optimizer.clip_value", "1e-300", "--set"},
+                                {"train.dtype", "float64", "--set"}}),
+            "no error");
+  EXPECT_THAT(error_with("run.trace_steps", "7"), HasSubstr("an effect only with run.trace"));
+  EXPECT_EQ(error_with("run.trace_steps", "20"), "no error");  // what it is anyway
+  EXPECT_EQ(error_with("comm.ranks_per_host", "2"), "no error");
+  EXPECT_EQ(errors_of(minimal, {{"comm.ranks_per_host", "2", "--set"},
+                                {"comm.backend", "ring+gloo", "--set"}}),
+            "no error");
+  EXPECT_THAT(errors_of(minimal,
+                        {{"comm.ranks_per_host", "2", "--set"}, {"comm.backend", "gloo", "--set"}}),
+              HasSubstr("comm.ranks_per_host: has an effect only with comm.backend"));
+  EXPECT_THAT(error_with("comm.tuning_file", "\"\""), HasSubstr("comm.tuning_file: found"));
+  EXPECT_THAT(error_with("data_parallel.bucket_mib", "6e-5"),
+              HasSubstr("data_parallel.bucket_mib: found 6e-5, expected"));
+  EXPECT_THAT(error_with("data_parallel.first_bucket_mib", "1e-9"),
+              HasSubstr("data_parallel.first_bucket_mib: found 1e-9, expected"));
+  EXPECT_THAT(error_with("model.hidden", "[4, 3000000000]"), HasSubstr("model.hidden: found"));
   EXPECT_EQ(error_with("data_parallel.sharding", "optimizer"), "no error");
   EXPECT_THAT(errors_of(minimal, {{"data_parallel.hook", "top_k", "--set"},
                                   {"data_parallel.sharding", "optimizer", "--set"}}),
