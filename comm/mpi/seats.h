@@ -10,10 +10,8 @@
 #pragma once
 
 #include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "comm/mpi/job_folder.h"
 #include "comm/store/descriptor.h"

@@ -3,15 +3,9 @@
 #include <fmt/format.h>
 
 #include "framework/kernels/kernels.h"
+#include "train/parallel/tensor_range.h"
 
 namespace lockstep::train {
-namespace {
-
-comm::Range range_of(const Tensor& tensor) {
-  return {tensor.data(), tensor.count(), tensor.dtype()};
-}
-
-}  // namespace
 
 ModelBuffers::ModelBuffers(Context& context, comm::Communicator& communicator,
                            const nn::Module& model, BufferPolicy policy)

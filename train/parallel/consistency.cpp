@@ -14,13 +14,10 @@
 #include "train/parallel/host_values.h"
 #include "train/parallel/host_view.h"
 #include "train/parallel/rank_votes.h"
+#include "train/parallel/tensor_range.h"
 
 namespace lockstep::train {
 namespace {
-
-comm::Range range_of(const Tensor& tensor) {
-  return {tensor.data(), tensor.count(), tensor.dtype()};
-}
 
 struct Difference {
   std::int64_t elements = 0;

@@ -8,7 +8,6 @@
 #include <climits>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "comm/mpi/mpi_api.h"

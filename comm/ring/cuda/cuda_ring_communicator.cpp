@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
-#include <new>
 
 #include "comm/ring/cuda/kernels.h"
 #include "framework/device/cuda/cuda_graph.h"
@@ -269,8 +267,8 @@ void CudaRingCommunicator::enqueue(const Collective& collective, const device::C
     case CollectiveKind::split:
       return launch_meeting(stream, ground_.world(), call);
     case CollectiveKind::all_to_all: {
-      const std::int64_t pieces =
-          divide_up(call.count / size(), all_to_all_piece(ground_.world().layout, signature.dtype));
+      const std::int64_t pieces = base::ceil_div(
+          call.count / size(), all_to_all_piece(ground_.world().layout, signature.dtype));
       return launch_all_to_all(stream, ground_.channels_for(pieces), ground_.world(), call);
     }
     case CollectiveKind::all_reduce:
@@ -296,10 +294,11 @@ void CudaRingCommunicator::enqueue_all_reduce(const Call& call, const device::Cu
     part.is_last = begin + most >= call.count;
     // An octet for each thread, as far as the channel's packs go.
     const Shape& shape = ground_.shape();
-    const std::int64_t octets = divide_up(part.count * element, 8);
+    const std::int64_t octets = base::ceil_div(part.count * element, 8);
     const std::int64_t per_channel =
         std::min<std::int64_t>(shape.threads, twice ? shape.packs / 2 : shape.packs);
-    const std::int64_t tasks = divide_up(twice ? divide_up(octets, size()) : octets, per_channel);
+    const std::int64_t tasks =
+        base::ceil_div(twice ? base::ceil_div(octets, size()) : octets, per_channel);
     launch_low_latency(stream, ground_.channels_for(tasks), ground_.world(), part, twice);
     begin += most;
   } while (begin < call.count);
@@ -307,7 +306,7 @@ void CudaRingCommunicator::enqueue_all_reduce(const Call& call, const device::Cu
 
 void CudaRingCommunicator::enqueue_ring(const Call& call, const device::CudaStream& stream) {
   const RingPlan plan = ground_.plan_for(call);
-  const std::int64_t runs = divide_up(plan.longest_slice(call.count), run_pieces * plan.piece);
+  const std::int64_t runs = base::ceil_div(plan.longest_slice(call.count), run_pieces * plan.piece);
   launch_ring(stream, ground_.channels_for(runs), ground_.world(), call, plan);
 }
 

@@ -124,8 +124,9 @@ RingPlan RankWorld::plan_for(const Call& call) const {
     case CollectiveKind::all_reduce:
       plan = plan_at(0);
       // How the data is cut is the ring's own business here: so that slices keep the alignment.
-      plan.slice_width =
-          std::max<std::int64_t>(divide_up(divide_up(call.count, plan.slices), group), 1) * group;
+      plan.slice_width = std::max<std::int64_t>(
+                             base::ceil_div(base::ceil_div(call.count, plan.slices), group), 1) *
+                         group;
       break;
     case CollectiveKind::reduce_scatter:
       plan = plan_at(1);
@@ -142,9 +143,9 @@ RingPlan RankWorld::plan_for(const Call& call) const {
   // Small enough to give all channels work, but a group for each thread, and as slots allow.
   const auto most = static_cast<std::int64_t>(shape.slot_bytes / partial_bytes(signature.dtype));
   const std::int64_t least = std::min(most, static_cast<std::int64_t>(shape.threads) * group);
-  const std::int64_t even =
-      divide_up(plan.longest_slice(signature.count), std::int64_t{shape.channels} * run_pieces);
-  plan.piece = std::clamp(divide_up(even, group) * group, least, most);
+  const std::int64_t even = base::ceil_div(plan.longest_slice(signature.count),
+                                           std::int64_t{shape.channels} * run_pieces);
+  plan.piece = std::clamp(base::ceil_div(even, group) * group, least, most);
   return plan;
 }
 

@@ -14,6 +14,7 @@
 #include "comm/communicator.h"
 #include "comm/schedule/schedule.h"
 #include "comm/signature.h"
+#include "framework/base/division.h"
 
 namespace lockstep::comm::ring::cuda {
 
@@ -94,11 +95,6 @@ struct Layout {
   }
 };
 
-// How often `b` goes into `a`, rounded up.
-constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
-
 // What went wrong.
 enum class Outcome : std::uint32_t {
   none,
@@ -168,7 +164,7 @@ struct RingPlan {
     return {begin < total ? begin : total, end < total ? end : total};
   }
   constexpr std::int64_t longest_slice(std::int64_t total) const {
-    return slice_width == 0 ? divide_up(total, slices) : slice_width;
+    return slice_width == 0 ? base::ceil_div(total, slices) : slice_width;
   }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "framework/base/division.h"
 #include "framework/device/context.h"
 #include "framework/device/thread_pool.h"
 
@@ -13,9 +14,7 @@ namespace lockstep::kernels {
 // About how many elements make a block worth handing to another thread.
 inline constexpr std::int64_t elements_per_block = 32 * 1024;
 
-inline constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
+using base::ceil_div;
 
 // Calls body(begin, end) for the blocks of `grain` that [0, count) is cut into.
 template <class Body>

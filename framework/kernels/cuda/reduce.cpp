@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/base/division.h"
 #include "framework/kernels/cuda/cuda_kernels.h"
 #include "framework/kernels/cuda/elementwise.h"
 #include "framework/kernels/cuda/map_plan.h"
@@ -10,9 +11,7 @@
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
-  return (a + b - 1) / b;
-}
+using base::ceil_div;
 
 // How far apart neighbours along an axis are in the inputs; least for the densest.
 std::int64_t input_stride(const Axis& axis) {
