@@ -99,7 +99,7 @@ inline void write_json(const Arguments& arguments, const Result& result) {
              json(result.exposed), json(result.hidden), json(result.floor), json(result.rate),
              json(result.memory), json(result.start), arguments.hook, json(result.sent))
       << '\n';
-  if (!file.flush()) throw UsageError("cannot write " + arguments.json);
+  if (!file.flush()) throw ConfigError("cannot write " + arguments.json);
 }
 
 }  // namespace lockstep::benchmarks
