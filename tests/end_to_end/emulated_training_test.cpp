@@ -75,6 +75,11 @@ INSTANTIATE_TEST_SUITE_P(
         // Rounding to 16 bits makes more of what differs.
         Variant{"Bf16Hook", 2, {"data_parallel.hook=bf16", small_buckets}, 3, 1e-4},
         Variant{"Fp16Hook", 3, {"data_parallel.hook=fp16", small_buckets}, 6, 1e-5},
+        Variant{"OverNccl", 2, {"comm.backend=nccl"}, 3},
+        Variant{"OverTwoHosts",
+                4,
+                {"comm.backend=ring+nccl", "comm.ranks_per_host=2", small_buckets},
+                2},
         Variant{"Tf32Products", 2, {"compute.products=tf32"}, 3, 1e-3},
         Variant{"Bf16Products", 2, {"compute.products=bfloat16", "model.activation=gelu"}, 4, 1e-2},
         Variant{"Float64", 2, {"train.dtype=float64"}, 3, double_tolerance}),
