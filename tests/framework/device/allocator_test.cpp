@@ -86,7 +86,7 @@ TEST(HostAllocator, NothingAndTooMuch) {
     ADD_FAILURE() << "there is that much";
   } catch (const std::bad_alloc& error) {
     EXPECT_THAT(error.what(), ::testing::AllOf(::testing::HasSubstr("the memory of this host"),
-                                               ::testing::HasSubstr("1073741824.0 GiB")));
+                                               ::testing::HasSubstr("a block of 1.0 EiB")));
   }
 }
 
