@@ -9,9 +9,9 @@
 // by
 //   copy() only.
 // - `accumulate` false writes the output (which may be uninitialised memory), true adds to it.
-// - No call waits for a GPU, and what changes from one training step to the next (an optimizer's
-//   constants, the step of random draws, results) is in memory of the device and no argument, so
-//   that the calls of a step can be captured into a graph and replayed.
+// - No call but throw_noted_error() waits for a GPU, and what changes from step to step (an
+//   optimizer's constants, the step of random draws, results) is in memory of the device and no
+//   argument, so that the calls of a step can be captured into a graph and replayed.
 // - Values that no kernel can use (an index that is no row, a target that is no class) are thrown
 //   at once on the CPU. A GPU's kernels leave out what belongs to them and note the first; whoever
 //   reads a result asks for it (throw_noted_error).
