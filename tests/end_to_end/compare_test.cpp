@@ -63,6 +63,7 @@ TEST(Compare, TellsWhyARunFailed) {
   const auto end =
       sandbox.run({train_program, "compare", "--config", "config.yaml", "--gpus", "2", "--set",
                    "train.epochs=1", "--set", "train.batch_size=150", "--rounds", "1"});
+  EXPECT_EQ(end.exit_code, 2) << end.output;
   EXPECT_THAT(end.output, AllOf(HasSubstr("failed"), HasSubstr("ring auto: it ended after")));
   if (!comm::has_nccl()) return;
   const auto of_gpus =

@@ -181,6 +181,7 @@ int compare(const CompareOptions& options) {
         continue;
       }
       read_round(fmt::format("{}/{}/metrics.jsonl", folder, name), recorded[c], measured[c]);
+      if (!measured[c].failure.empty() && exit_code == exit_done) exit_code = exit_usage;
     }
   }
   for (std::size_t c = 0; c < measured.size(); ++c) {
