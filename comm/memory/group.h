@@ -104,8 +104,8 @@ class Group {
   bool aborted() const;
   void throw_if_aborted() const;
 
-  // Not while a rank waits. At first the policy takes it that every rank may use the cores that
-  // this one may.
+  // By the rank's own thread, not while a rank waits. At first the policy takes it that every rank
+  // may use the cores that this one may.
   void set_wait_policy(WaitPolicy policy);
 
  protected:

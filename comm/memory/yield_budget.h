@@ -24,8 +24,11 @@ class YieldBudget {
   static constexpr std::chrono::microseconds late{100};
   static constexpr int rest = 50;  // times what a late one took
 
-  // Before any wait.
-  void set_most(int most) { most_ = most; }
+  // Before any wait, by the rank's own thread.
+  void set_most(int most) {
+    most_ = most;
+    rank_thread_ = std::this_thread::get_id();
+  }
 
   // Of one wait.
   int yields() const {
@@ -48,7 +51,7 @@ class YieldBudget {
 
  private:
   int most_ = 0;
-  std::thread::id rank_thread_ = std::this_thread::get_id();  // who made this
+  std::thread::id rank_thread_;
   std::atomic<device::Clock::duration> resting_until_{device::Clock::duration::min()};
 };
 

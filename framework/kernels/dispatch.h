@@ -21,15 +21,6 @@ decltype(auto) visit_float(std::string_view kernel, DType dtype, F&& f) {
       fmt::format("{}: dtype is {}, expected float32 or float64", kernel, base::name_of(dtype)));
 }
 
-// What data sets store: calls f(TypeTag<std::uint8_t>) or f(TypeTag<float>).
-template <class F>
-decltype(auto) visit_stored(std::string_view kernel, DType dtype, F&& f) {
-  if (dtype == DType::uint8) return std::forward<F>(f)(base::TypeTag<std::uint8_t>{});
-  if (dtype == DType::float32) return std::forward<F>(f)(base::TypeTag<float>{});
-  throw UsageError(
-      fmt::format("{}: dtype is {}, expected uint8 or float32", kernel, base::name_of(dtype)));
-}
-
 inline void require_shape(std::string_view kernel, std::string_view operand, const Tensor& tensor,
                           const Shape& expected) {
   if (tensor.shape() == expected) return;
@@ -64,17 +55,6 @@ inline void require_operand(std::string_view kernel, std::string_view operand, c
   require_shape(kernel, operand, tensor, shape);
   require_dtype(kernel, operand, tensor, dtype);
   require_contiguous(kernel, operand, tensor);
-}
-
-inline void require_normalize_operands(const Tensor& x, const Tensor& factor, const Tensor& offset,
-                                       const Tensor& out) {
-  constexpr std::string_view kernel = "normalize_channels";
-  require_rank(kernel, "out", out, 3);
-  require_contiguous(kernel, "out", out);
-  require_shape(kernel, "x", x, out.shape());
-  require_contiguous(kernel, "x", x);
-  require_shape(kernel, "factor", factor, {out.shape()[1]});
-  require_shape(kernel, "offset", offset, {out.shape()[1]});
 }
 
 }  // namespace lockstep::kernels

@@ -60,7 +60,7 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
-  // --- Memory ---------------------------------------------------------------------------------
+  // --- Memory
   virtual void fill(double value, const Tensor& out) const = 0;  // any dtype, any strides
   // out = x converted to out's dtype; x is broadcast to out's shape. Any dtypes, any strides.
   virtual void copy(const Tensor& x, const Tensor& out) const = 0;
@@ -82,7 +82,6 @@ class Kernels {
   virtual Tensor noted_error(Context& context) const = 0;
 
   // --- Elementwise; any strides, inputs broadcast to the output's shape
-  // ---------------------------
   virtual void unary(Unary op, const Tensor& x, const Tensor& out) const = 0;
   // grad_x (+)= grad_y * f'(x), given x and y = f(x). May alias grad_y when not accumulating.
   virtual void unary_backward(Unary op, const Tensor& x, const Tensor& y, const Tensor& grad_y,
@@ -95,7 +94,7 @@ class Kernels {
   virtual void multiply_sum_to(double alpha, const Tensor& a, const Tensor& b, const Tensor& out,
                                bool accumulate) const = 0;
 
-  // --- Reductions -------------------------------------------------------------------------------
+  // --- Reductions
   // out (+)= alpha * x summed over every axis in which out's extent is 1 (out is aligned at the
   // last axis and may have fewer axes): the gradient of a broadcast, and sum and mean over axes.
   virtual void sum_to(double alpha, const Tensor& x, const Tensor& out, bool accumulate) const = 0;
@@ -117,7 +116,7 @@ class Kernels {
   virtual void digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
                       const Tensor& digests) const = 0;
 
-  // --- Matrix products ------------------------------------------------------------------------
+  // --- Matrix products
   // In what products of float32 are computed in this context from now on: float32 at first. Throws
   // UsageError for another on the CPU.
   virtual void set_product_precision(Context& context, ProductPrecision precision) const = 0;
@@ -154,7 +153,6 @@ class Kernels {
                               const Tensor& out, bool accumulate) const = 0;
 
   // --- Softmax family; over the last axis, contiguous rows
-  // -----------------------------------------
   virtual void softmax(const Tensor& x, const Tensor& y) const = 0;
   virtual void softmax_backward(const Tensor& y, const Tensor& grad_y, const Tensor& grad_x,
                                 bool accumulate) const = 0;

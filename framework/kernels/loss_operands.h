@@ -23,12 +23,4 @@ inline void require_cross_entropy(const Tensor& logits, const Tensor& targets,
   require_contiguous("cross_entropy", "grad", result.grad);
 }
 
-inline void require_clip_factor(const Tensor& squares, const Tensor& scale, const Tensor& factor,
-                                const Tensor& flag) {
-  require_operand("clip_factor", "squares", squares, {squares.count()}, DType::float64);
-  require_operand("clip_factor", "scale", scale, {1}, DType::float64);
-  require_operand("clip_factor", "factor", factor, {1}, DType::float64);
-  require_operand("clip_factor", "flag", flag, {1}, DType::int32);
-}
-
 }  // namespace lockstep::kernels

@@ -9,6 +9,12 @@ namespace lockstep::kernels {
 // What Kernels::store() takes at most.
 inline constexpr std::size_t most_stored_bytes = 128;
 
+// Of a digest's blocks. Large enough to hash at full speed, small enough to share among threads.
+inline constexpr std::size_t digest_block_bytes = std::size_t{64} << 10;
+// A shorter block is hashed as if zeros followed: XXH3 has another form for each range of short
+// lengths, and kernels of a GPU have the long one only.
+inline constexpr std::size_t least_hashed_bytes = 256;
+
 enum class Unary : std::uint8_t { negate, relu, gelu, tanh, sigmoid, exp, log, sqrt, square };
 enum class Binary : std::uint8_t { add, subtract, multiply, divide };
 enum class Activation : std::uint8_t { none, relu, gelu, tanh, sigmoid };

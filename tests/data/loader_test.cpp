@@ -197,16 +197,20 @@ TEST_P(LoaderTest, LeavesNormalisingToOthers) {
     ASSERT_EQ(factor.shape(), channels);
     ASSERT_EQ(offset.shape(), channels);
     const auto stored = x.elements<std::uint8_t>();
-    for (std::size_t i = 0; i < stored.size(); ++i)
+    const auto factors = factor.elements<float>(), offsets = offset.elements<float>();
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const std::size_t channel = i / static_cast<std::size_t>(x.shape()[2]) % factors.size();
       out.elements<float>()[i] =
-          static_cast<float>(stored[i]) * factor.elements<float>()[0] + offset.elements<float>()[0];
+          static_cast<float>(stored[i]) * factors[channel] + offsets[channel];
+    }
   };
   const std::string file = write();
   Loader loader(*context_, file, "train", options, storage_);
   Loader usual(*context_, file, "train", this->options(), storage_);
   for (int step = 0; step < 5; ++step) {
-    const std::vector<std::int64_t> expected = indices_of(usual.next());
-    EXPECT_EQ(indices_of(loader.next()), expected);
+    const Batch expected = usual.next(), batch = loader.next();
+    EXPECT_EQ(indices_of(batch), indices_of(expected));
+    EXPECT_EQ(batch.features.to_vector<float>(), expected.features.to_vector<float>());
   }
   EXPECT_EQ(calls, 5);
 }

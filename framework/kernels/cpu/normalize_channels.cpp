@@ -2,15 +2,15 @@
 
 #include "framework/kernels/cpu/cpu_kernels.h"
 #include "framework/kernels/cpu/parallel.h"
-#include "framework/kernels/dispatch.h"
+#include "framework/kernels/normalize_operands.h"
 
 namespace lockstep::kernels {
 
 void CpuKernels::normalize_channels(const Tensor& x, const Tensor& factor, const Tensor& offset,
                                     const Tensor& out) const {
-  require_normalize_operands(x, factor, offset, out);
+  require_normalize_channels(x, factor, offset, out);
   const std::int64_t channels = out.shape()[1], width = out.shape()[2];
-  visit_stored("normalize_channels", x.dtype(), [&]<class Stored>(base::TypeTag<Stored>) {
+  visit_stored(x.dtype(), [&]<class Stored>(base::TypeTag<Stored>) {
     visit_float("normalize_channels", out.dtype(), [&]<class T>(base::TypeTag<T>) {
       const Stored* const from = x.data<Stored>();
       T* const to = out.data<T>();

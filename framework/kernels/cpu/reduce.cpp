@@ -16,7 +16,7 @@
 #include "framework/kernels/cpu/cpu_kernels.h"
 #include "framework/kernels/cpu/loop.h"
 #include "framework/kernels/dispatch.h"
-#include "framework/kernels/loss_operands.h"
+#include "framework/kernels/update_operands.h"
 
 namespace lockstep::kernels {
 namespace {

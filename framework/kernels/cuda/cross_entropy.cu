@@ -1,6 +1,7 @@
 #include "framework/kernels/cuda/cross_entropy.h"
 
 #include "framework/kernels/cuda/note.cuh"
+#include "framework/kernels/cuda/reduce.h"
 #include "framework/kernels/cuda/rows.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -117,16 +118,6 @@ struct CountCorrect {
   }
 };
 
-__global__ void total_hits(std::int64_t rows, const double* hits, double* correct,
-                           bool accumulate) {
-  const Team<warps_of_a_block> team;
-  double sum = 0;
-  team.visit(
-      rows, false, [&](std::int64_t, double hit) { sum += hit; }, hits);
-  sum = team.sum(sum);
-  if (threadIdx.x == 0) *correct = (accumulate ? *correct : 0) + sum;
-}
-
 }  // namespace
 
 template <class T>
@@ -144,7 +135,7 @@ void launch_count_correct(const device::CudaStream& stream, const CrossEntropyRo
                           double* correct, bool accumulate) {
   const Rows rows = rows_of(options.rows, options.classes, logits);
   launch_rows(stream, rows, CountCorrect<T>{rows, options.ignore_index, logits, targets, hits});
-  device::launch(stream, {1, block_threads}, total_hits, options.rows, hits, correct, accumulate);
+  launch_add_all(stream, options.rows, hits, correct, accumulate);
 }
 
 #define LOCKSTEP_CROSS_ENTROPY(T)                                                                  \

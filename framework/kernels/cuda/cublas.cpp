@@ -34,7 +34,9 @@ cublasComputeType_t compute_type(ProductPrecision precision) {
     case ProductPrecision::bfloat16:
       return CUBLAS_COMPUTE_32F_FAST_16BF;
   }
-  throw UsageError("unknown precision of products");
+  throw UsageError(
+      fmt::format("precision of products: found {}, expected float32, tf32 or bfloat16",
+                  static_cast<int>(precision)));
 }
 
 // Rows and columns of op(matrix) as they are stored.

@@ -2,10 +2,9 @@
 // typed launchers, in a .cu file of the same name.
 //
 // Work goes to the context's compute stream, and nothing waits for it but throw_noted_error().
-// Results do not depend on how many
-// blocks there are or when they run: each output is computed by one thread, warp or block, in an
-// order fixed by shapes, and sums that are cut into parts add them in order. Products are cuBLAS's,
-// which repeat from run to run (cublas.h).
+// Results do not depend on how many blocks there are or when they run: each output is computed by
+// one thread, warp or block, in an order fixed by shapes, and sums that are cut into parts add them
+// in order. Products are cuBLAS's, which repeat from run to run (cublas.h).
 #pragma once
 
 #include "framework/kernels/kernels.h"

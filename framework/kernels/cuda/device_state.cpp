@@ -1,5 +1,7 @@
 #include "framework/kernels/cuda/device_state.h"
 
+#include "framework/kernels/cuda/embedding.h"
+
 #include "framework/kernels/kernels.h"
 
 namespace lockstep::kernels::cuda {

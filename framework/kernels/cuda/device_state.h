@@ -18,11 +18,10 @@ class DeviceState {
   void forget_noted();
 
   // The least position whose index is no row, for the kernel that looks for one now; no_position
-  // before and after it.
+  // (embedding.h) before and after it.
   unsigned long long* first_bad_position() const {
     return reinterpret_cast<unsigned long long*>(bad_position_.data<std::int64_t>());
   }
-  static constexpr unsigned long long no_position = ~0ull;
 
   // The step of random draws, where kernels read it.
   const std::uint64_t* random_step() const {

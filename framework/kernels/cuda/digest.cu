@@ -5,12 +5,12 @@
 #include "framework/kernels/cuda/digest.h"
 
 #include "framework/kernels/cuda/team.cuh"
+#include "framework/kernels/operations.h"
 
 namespace lockstep::kernels::cuda {
 namespace {
 
-constexpr std::int64_t block_bytes = 64 << 10;
-constexpr std::int64_t least_bytes = 256;
+constexpr std::int64_t block_bytes = digest_block_bytes, least_bytes = least_hashed_bytes;
 
 constexpr int sums = 8, groups = 4;
 constexpr int stripes = 16;  // of a kilobyte

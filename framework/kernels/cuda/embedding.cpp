@@ -20,24 +20,6 @@ void CudaKernels::gather_rows(const Tensor& table, const Tensor& indices, const 
   launch_note_bad_index(stream_of(out), rows, row_of, state.first_bad_position(), state.noted());
 }
 
-void CudaKernels::group_positions(const Tensor& indices, const Tensor& starts,
-                                  const Tensor& order) const {
-  check_group_positions(indices, starts, order);
-  Context& context = indices.context();
-  const PositionsByRow groups{indices.count(), starts.count() - 1, indices.data<std::int64_t>(),
-                              starts.data<std::int64_t>(), order.data<std::int64_t>()};
-  const Tensor counts = Tensor::empty(context, {counts_of_sort(groups.positions)}, DType::int64);
-  const Tensor scratch = passes_of_sort(groups.rows) > 1
-                             ? Tensor::empty(context, {groups.positions}, DType::int64)
-                             : Tensor();
-  const DeviceState& state = DeviceState::of(context);
-  launch_group_positions(stream_of(indices), groups, counts.data<std::int64_t>(),
-                         scratch.defined() ? scratch.data<std::int64_t>() : nullptr,
-                         state.first_bad_position());
-  launch_note_bad_index(stream_of(indices), groups.rows, groups.indices, state.first_bad_position(),
-                        state.noted());
-}
-
 void CudaKernels::sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order,
                                  const Tensor& out, bool accumulate) const {
   check_sum_row_groups(x, starts, order, out);

@@ -55,12 +55,11 @@ struct SumRowGroups {
 };
 
 __global__ void note_bad_index(std::int64_t rows, const std::int64_t* indices,
-                               unsigned long long none, unsigned long long* first_bad,
-                               NotedError* noted) {
-  if (*first_bad == none) return;
+                               unsigned long long* first_bad, NotedError* noted) {
+  if (*first_bad == no_position) return;
   const auto position = static_cast<std::int64_t>(*first_bad);
   note(noted, {NotedError::index, position, indices[position], rows, 0});
-  *first_bad = none;
+  *first_bad = no_position;
 }
 
 }  // namespace
@@ -68,7 +67,7 @@ __global__ void note_bad_index(std::int64_t rows, const std::int64_t* indices,
 void launch_note_bad_index(const device::CudaStream& stream, std::int64_t rows,
                            const std::int64_t* indices, unsigned long long* first_bad,
                            NotedError* noted) {
-  device::launch(stream, {1, 1}, note_bad_index, rows, indices, ~0ull, first_bad, noted);
+  device::launch(stream, {1, 1}, note_bad_index, rows, indices, first_bad, noted);
 }
 
 template <class T>

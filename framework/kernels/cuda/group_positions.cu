@@ -1,7 +1,7 @@
 // Positions sorted by the row that each names, stable: a radix sort of eight bits a pass. Blocks
 // count the digits of their chunk, one block says where each block's elements of each digit begin,
 // and blocks place their chunk in order. So a place follows from the indices alone.
-#include "framework/kernels/cuda/embedding.h"
+#include "framework/kernels/cuda/group_positions.h"
 
 #include "framework/kernels/cuda/note.cuh"
 #include "framework/kernels/cuda/team.cuh"
@@ -12,6 +12,7 @@ namespace {
 constexpr int bits_of_a_digit = 8;
 constexpr int digits = 1 << bits_of_a_digit;
 static_assert(digits == block_threads, "a thread for each digit");
+constexpr std::int64_t positions_of_a_block = 2048;
 
 // What one pass sorts by.
 struct Digits {

@@ -2,14 +2,14 @@
 
 #include "framework/kernels/cuda/cuda_kernels.h"
 #include "framework/kernels/cuda/map_plan.h"
-#include "framework/kernels/dispatch.h"
+#include "framework/kernels/normalize_operands.h"
 
 namespace lockstep::kernels::cuda {
 
 void CudaKernels::normalize_channels(const Tensor& x, const Tensor& factor, const Tensor& offset,
                                      const Tensor& out) const {
-  require_normalize_operands(x, factor, offset, out);
-  visit_stored("normalize_channels", x.dtype(), [&]<class Stored>(base::TypeTag<Stored>) {
+  require_normalize_channels(x, factor, offset, out);
+  visit_stored(x.dtype(), [&]<class Stored>(base::TypeTag<Stored>) {
     visit_float("normalize_channels", out.dtype(), [&]<class T>(base::TypeTag<T>) {
       launch_normalize_channels<Stored, T>(
           stream_of(out), {x.data<Stored>(), factor.data<T>(), offset.data<T>(), out.data<T>(),

@@ -6,7 +6,7 @@
 #include "framework/kernels/cuda/cuda_kernels.h"
 #include "framework/kernels/cuda/elementwise.h"
 #include "framework/kernels/cuda/map_plan.h"
-#include "framework/kernels/loss_operands.h"
+#include "framework/kernels/update_operands.h"
 
 namespace lockstep::kernels::cuda {
 namespace {

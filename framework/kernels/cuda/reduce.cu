@@ -1,6 +1,7 @@
 #include "framework/kernels/cuda/reduce.h"
 
 #include "framework/kernels/cuda/columns.cuh"
+#include "framework/kernels/cuda/parts.cuh"
 
 namespace lockstep::kernels::cuda {
 namespace {
@@ -69,46 +70,40 @@ struct ColumnTerm {
 
 template <class T>
 __global__ void square_parts(std::int64_t count, bool aligned, const T* x, double* parts) {
-  const Team<1> team;
-  const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
-  for (std::int64_t task = team.first_row(); task < tasks; task += team.row_step()) {
-    const std::int64_t left = count - task * terms_of_a_part;
-    double sum = 0;
-    team.visit(
-        left < terms_of_a_part ? left : terms_of_a_part, aligned,
-        [&](std::int64_t, T value) {
-          const auto wide = static_cast<double>(value);
-          sum += wide * wide;
-        },
-        x + task * terms_of_a_part);
-    sum = team.sum(sum);
-    if (team.lane() == 0) parts[task] = sum;
-  }
+  for_parts(count, x,
+            [&](const auto& team, std::int64_t part, std::int64_t length, const T* terms) {
+              double sum = 0;
+              team.visit(
+                  length, aligned,
+                  [&](std::int64_t, T value) {
+                    const auto wide = static_cast<double>(value);
+                    sum += wide * wide;
+                  },
+                  terms);
+              sum = team.sum(sum);
+              if (team.lane() == 0) parts[part] = sum;
+            });
 }
 
-__global__ void add_all(std::int64_t count, const double* parts, double* out) {
+__global__ void add_all(std::int64_t count, const double* parts, double* out, bool accumulate) {
   const Team<warps_of_a_block> team;
   double sum = 0;
   team.visit(
       count, false, [&](std::int64_t, double part) { sum += part; }, parts);
   sum = team.sum(sum);
-  if (threadIdx.x == 0) *out = sum;
+  if (threadIdx.x == 0) *out = (accumulate ? *out : 0) + sum;
 }
 
 template <class T>
 __global__ void find_nonfinite(std::int64_t count, bool aligned, const T* x, std::int32_t* flag) {
-  const Team<1> team;
-  const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
-  for (std::int64_t task = team.first_row(); task < tasks; task += team.row_step()) {
-    const std::int64_t left = count - task * terms_of_a_part;
+  for_parts(count, x, [&](const auto& team, std::int64_t, std::int64_t length, const T* terms) {
     bool bad = false;
     team.visit(
-        left < terms_of_a_part ? left : terms_of_a_part, aligned,
+        length, aligned,
         // v - v is 0 for finite values and NaN for the others.
-        [&](std::int64_t, T value) { bad = bad || value - value != T(0); },
-        x + task * terms_of_a_part);
+        [&](std::int64_t, T value) { bad = bad || value - value != T(0); }, terms);
     if (__any_sync(device::full_warp, bad) && team.lane() == 0) atomicExch(flag, 1);
-  }
+  });
 }
 
 // One thread, since the host adds in this order too and there is one term for each rank and bucket.
@@ -119,11 +114,6 @@ __global__ void find_clip_factor(std::int64_t count, const double* squares, cons
   if (sum - sum != 0) *flag = 1;
   const double norm = std::sqrt(sum) * *scale;
   *factor = *scale * (norm > limit ? limit / norm : 1);
-}
-
-template <class T>
-bool is_aligned(const T* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
 }
 
 template <class T, bool product>
@@ -159,22 +149,24 @@ void launch_sum(const device::CudaStream& stream, const SumPlan& plan, double al
 template <class T>
 void launch_sum_of_squares(const device::CudaStream& stream, std::int64_t count, const T* x,
                            double* parts, double* out) {
-  const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
-  if (tasks > 0) {
-    device::launch(stream, {blocks_for(tasks, Team<1>::of_a_block), block_threads}, square_parts<T>,
-                   count, is_aligned(x), x, parts);
+  if (count > 0) {
+    device::launch(stream, {blocks_for_parts(count), block_threads}, square_parts<T>, count,
+                   is_aligned(x), x, parts);
   }
-  device::launch(stream, {1, block_threads}, add_all, tasks, static_cast<const double*>(parts),
-                 out);
+  launch_add_all(stream, parts_of(count), parts, out, false);
+}
+
+void launch_add_all(const device::CudaStream& stream, std::int64_t count, const double* parts,
+                    double* out, bool accumulate) {
+  device::launch(stream, {1, block_threads}, add_all, count, parts, out, accumulate);
 }
 
 template <class T>
 void launch_find_nonfinite(const device::CudaStream& stream, std::int64_t count, const T* x,
                            std::int32_t* flag) {
-  const std::int64_t tasks = (count + terms_of_a_part - 1) / terms_of_a_part;
-  if (tasks == 0) return;
-  device::launch(stream, {blocks_for(tasks, Team<1>::of_a_block), block_threads}, find_nonfinite<T>,
-                 count, is_aligned(x), x, flag);
+  if (count == 0) return;
+  device::launch(stream, {blocks_for_parts(count), block_threads}, find_nonfinite<T>, count,
+                 is_aligned(x), x, flag);
 }
 
 void launch_clip_factor(const device::CudaStream& stream, std::int64_t count, const double* squares,

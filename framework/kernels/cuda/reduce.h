@@ -40,6 +40,10 @@ template <class T>
 void launch_sum_of_squares(const device::CudaStream& stream, std::int64_t count, const T* x,
                            double* parts, double* out);
 
+// *out (+)= the sum of parts[0..count), by one block.
+void launch_add_all(const device::CudaStream& stream, std::int64_t count, const double* parts,
+                    double* out, bool accumulate);
+
 // Makes *flag 1 if a value of x[0..count) is infinite or NaN.
 template <class T>
 void launch_find_nonfinite(const device::CudaStream& stream, std::int64_t count, const T* x,

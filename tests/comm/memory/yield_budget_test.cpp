@@ -29,12 +29,15 @@ TEST(YieldBudgetTest, RestsAfterALateReturnForFiftyTimesAsLong) {
   EXPECT_EQ(budget.yields(), 7);
 }
 
-TEST(YieldBudgetTest, BelongsToTheThreadThatMadeIt) {
+TEST(YieldBudgetTest, BelongsToTheThreadThatSetIt) {
   YieldBudget budget;
   budget.set_most(7);
-  int yields = -1;
-  std::thread([&] { yields = budget.yields(); }).join();
-  EXPECT_EQ(yields, 0);
+  std::thread([&] {
+    EXPECT_EQ(budget.yields(), 0);
+    budget.set_most(3);
+    EXPECT_EQ(budget.yields(), 3);
+  }).join();
+  EXPECT_EQ(budget.yields(), 0);
 }
 
 TEST(YieldBudgetTest, CanBeNone) {

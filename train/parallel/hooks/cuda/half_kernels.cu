@@ -1,35 +1,29 @@
 #include "train/parallel/hooks/cuda/half_kernels.h"
 
 #include "framework/kernels/cuda/map.cuh"
-#include "framework/kernels/cuda/team.cuh"
+#include "framework/kernels/cuda/parts.cuh"
 #include "train/parallel/hooks/half_scale.h"
 #include "train/parallel/hooks/selection.h"
 
 namespace lockstep::train {
 namespace {
 
-using kernels::cuda::Team;
-
-constexpr std::int64_t values_of_a_warp = 4096;
-
-// A warp for each part. The bits of magnitudes are in the order of the magnitudes.
+// The bits of magnitudes are in the order of the magnitudes.
 template <class T>
 __global__ void find_peak(std::int64_t count, bool aligned, const T* values, unsigned* peak) {
-  const Team<1> team;
-  const std::int64_t tasks = (count + values_of_a_warp - 1) / values_of_a_warp;
-  for (std::int64_t task = team.first_row(); task < tasks; task += team.row_step()) {
-    const std::int64_t left = count - task * values_of_a_warp;
-    unsigned largest = 0;
-    team.visit(
-        left < values_of_a_warp ? left : values_of_a_warp, aligned,
-        [&](std::int64_t, T value) {
-          const unsigned bits = magnitude_bits(value);
-          largest = bits > largest ? bits : largest;
-        },
-        values + task * values_of_a_warp);
-    largest = team.reduce(largest, [](unsigned a, unsigned b) { return a > b ? a : b; });
-    if (team.lane() == 0) atomicMax(peak, largest);
-  }
+  kernels::cuda::for_parts(
+      count, values, [&](const auto& team, std::int64_t, std::int64_t length, const T* part) {
+        unsigned largest = 0;
+        team.visit(
+            length, aligned,
+            [&](std::int64_t, T value) {
+              const unsigned bits = magnitude_bits(value);
+              largest = bits > largest ? bits : largest;
+            },
+            part);
+        largest = team.reduce(largest, [](unsigned a, unsigned b) { return a > b ? a : b; });
+        if (team.lane() == 0) atomicMax(peak, largest);
+      });
 }
 
 template <class T, class Half>
@@ -62,10 +56,9 @@ void launch_find_peak(const device::CudaStream& stream, const T* values, std::in
   stream.activate();
   device::check_cuda(cudaMemsetAsync(peak, 0, sizeof(float), stream.native()), "cudaMemsetAsync",
                      stream.place());
-  const bool aligned = reinterpret_cast<std::uintptr_t>(values) % 16 == 0;
-  const std::int64_t warps = (count + values_of_a_warp - 1) / values_of_a_warp;
-  device::launch(stream, {kernels::cuda::blocks_for_rows<1>(warps), device::block_threads},
-                 find_peak<T>, count, aligned, values, reinterpret_cast<unsigned*>(peak));
+  device::launch(stream, {kernels::cuda::blocks_for_parts(count), device::block_threads},
+                 find_peak<T>, count, kernels::cuda::is_aligned(values), values,
+                 reinterpret_cast<unsigned*>(peak));
 }
 
 template <class T, class Half>
