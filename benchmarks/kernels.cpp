@@ -18,6 +18,7 @@
 #include "framework/device/cpu/cpu_context.h"
 #include "framework/device/cuda/cuda_context.h"
 #include "framework/kernels/kernels.h"
+#include "framework/kernels/product_precision.h"
 #include "framework/kernels/stored_constants.h"
 
 namespace lockstep::benchmarks {
@@ -32,7 +33,7 @@ struct Options {
 void describe(CLI::App& app, Options& options) {
   app.add_option("--device", options.device)->check(CLI::IsMember({"cpu", "cuda"}));
   app.add_option("--products", options.products, "compute.products, on a GPU")
-      ->check(CLI::IsMember({"float32", "tf32", "bfloat16"}));
+      ->check(CLI::IsMember(kernels::product_precision_names()));
   app.add_option("--seconds", options.seconds, "for each kernel")->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads, "of the CPU")->check(CLI::Range(1, 1024));
   app.add_option("--sizes", options.sizes, "tiny: only to see that all of them run")
@@ -59,7 +60,8 @@ class Benchmark {
         context_(make_context(options)),
         kernels_(kernels::kernels_for(*context_)),
         timer_(*context_, options.seconds, options.sizes == "tiny" ? 2 : 20) {
-    kernels_.set_product_precision(*context_, precision_of(options.products));
+    kernels_.set_product_precision(*context_,
+                                   kernels::product_precision_from_name(options.products));
     peak_gflops_ = measure_peak();
     copy_gbs_ = measure_copy();
   }
@@ -88,11 +90,6 @@ class Benchmark {
   }
 
  private:
-  static kernels::ProductPrecision precision_of(const std::string& name) {
-    if (name == "tf32") return kernels::ProductPrecision::tf32;
-    if (name == "bfloat16") return kernels::ProductPrecision::bfloat16;
-    return kernels::ProductPrecision::float32;
-  }
   bool on_gpu() const { return options_.device == "cuda"; }
 
   std::string describe() const {

@@ -11,6 +11,7 @@
 #include "framework/device/cuda/cuda_context.h"
 #include "framework/device/thread_pool.h"
 #include "framework/kernels/kernels.h"
+#include "framework/kernels/product_precision.h"
 #include "train/fault.h"
 #include "train/launch/launch.h"
 #include "train/parallel/host_storage.h"
@@ -27,20 +28,15 @@ Log make_log(const Config& config, const RunOptions& options, int rank) {
              /*console=*/rank == 0);
 }
 
-kernels::ProductPrecision product_precision(const std::string& products) {
-  if (products == "tf32") return kernels::ProductPrecision::tf32;
-  if (products == "bfloat16") return kernels::ProductPrecision::bfloat16;
-  return kernels::ProductPrecision::float32;
-}
-
 // Ranks take the GPUs in turn; there are more ranks than GPUs only where that was asked for.
 std::unique_ptr<Context> make_context(const Config& config, const Worker& worker) {
   if (config.compute.device != "cuda")
     return device::make_cpu_context(threads_of_worker(config.compute, worker.world_size()));
   const int gpus = std::max(device::cuda_devices().count, 1);
   auto context = device::make_cuda_context(worker.rank() % gpus, worker.rank());
-  kernels::kernels_for(*context).set_product_precision(*context,
-                                                       product_precision(config.compute.products));
+  const auto precision = kernels::product_precision_from_name(config.compute.products);
+  if (precision != kernels::ProductPrecision::float32)
+    kernels::kernels_for(*context).set_product_precision(*context, precision);
   return context;
 }
 

@@ -15,8 +15,8 @@ std::uint64_t digest_of_block(std::span<const std::byte> block, std::uint64_t se
   return base::hash64(filled, seed);
 }
 
-void check_digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
-                  const Tensor& digests) {
+void require_digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
+                    const Tensor& digests) {
   const auto count = static_cast<std::int64_t>(tensors.size());
   if (seeds.size() != tensors.size())
     throw UsageError(

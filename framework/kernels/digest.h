@@ -15,7 +15,7 @@ namespace lockstep::kernels {
 std::uint64_t digest_of_block(std::span<const std::byte> block, std::uint64_t seed);
 
 // Throws UsageError unless tensors are contiguous, with as many seeds and digests.
-void check_digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
-                  const Tensor& digests);
+void require_digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
+                    const Tensor& digests);
 
 }  // namespace lockstep::kernels

@@ -11,9 +11,9 @@ namespace lockstep::kernels {
 Shape embedding_shape(const Shape& indices, std::int64_t width);
 
 // Each throws UsageError naming the operand, what was found and what was expected.
-void check_gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out);
-void check_group_positions(const Tensor& indices, const Tensor& starts, const Tensor& order);
-void check_sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order,
-                          const Tensor& out);
+void require_gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out);
+void require_group_positions(const Tensor& indices, const Tensor& starts, const Tensor& order);
+void require_sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order,
+                            const Tensor& out);
 
 }  // namespace lockstep::kernels

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "comm/backend.h"
+#include "framework/kernels/product_precision.h"
 #include "train/config/binding.h"
 #include "train/parallel/hooks/hooks.h"
 
@@ -383,7 +384,7 @@ void compute_keys(std::vector<Key>& all) {
           "Confine each worker to neighbouring cores of its own; auto: where there are cores for "
           "all threads of more than one worker. Never changes a result."));
   add(&Compute::products,
-      choice("products", {"float32", "tf32", "bfloat16"},
+      choice("products", kernels::product_precision_names(),
              "In what a GPU multiplies matrices of float32: the two others round both factors, to "
              "10 or 7 bits behind the point, for its matrix units. "
              "Parameters, sums and all else stay float32."));

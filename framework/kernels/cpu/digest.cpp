@@ -33,7 +33,7 @@ std::vector<Block> blocks_of(std::span<const Tensor> tensors, std::span<const st
 
 void CpuKernels::digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
                         const Tensor& digests) const {
-  check_digest(tensors, seeds, digests);
+  require_digest(tensors, seeds, digests);
   const std::span<std::int64_t> sums = digests.elements<std::int64_t>();
   std::fill(sums.begin(), sums.end(), 0);
   const std::vector<Block> blocks = blocks_of(tensors, seeds, sums);

@@ -39,7 +39,7 @@ void group_by_row(std::span<const std::int64_t> indices, std::span<std::int64_t>
 }  // namespace
 
 void CpuKernels::gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out) const {
-  check_gather_rows(table, indices, out);
+  require_gather_rows(table, indices, out);
   const std::span<const std::int64_t> row_of = indices.elements<std::int64_t>();
   require_rows(row_of, table.shape()[0]);
   const std::int64_t width = table.shape()[1];
@@ -58,14 +58,14 @@ void CpuKernels::gather_rows(const Tensor& table, const Tensor& indices, const T
 
 void CpuKernels::group_positions(const Tensor& indices, const Tensor& starts,
                                  const Tensor& order) const {
-  check_group_positions(indices, starts, order);
+  require_group_positions(indices, starts, order);
   group_by_row(indices.elements<std::int64_t>(), starts.elements<std::int64_t>(),
                order.elements<std::int64_t>());
 }
 
 void CpuKernels::sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order,
                                 const Tensor& out, bool accumulate) const {
-  check_sum_row_groups(x, starts, order, out);
+  require_sum_row_groups(x, starts, order, out);
   const std::int64_t* const start_of = starts.data<std::int64_t>();
   const std::int64_t* const position_at = order.data<std::int64_t>();
   const std::int64_t width = out.shape()[1];

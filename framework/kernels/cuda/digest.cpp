@@ -8,7 +8,7 @@ namespace lockstep::kernels::cuda {
 
 void CudaKernels::digest(std::span<const Tensor> tensors, std::span<const std::uint64_t> seeds,
                          const Tensor& digests) const {
-  check_digest(tensors, seeds, digests);
+  require_digest(tensors, seeds, digests);
   fill(0, digests);
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     auto* const digest = reinterpret_cast<unsigned long long*>(digests.data<std::int64_t>() + t);

@@ -9,7 +9,7 @@
 namespace lockstep::kernels::cuda {
 
 void CudaKernels::gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out) const {
-  check_gather_rows(table, indices, out);
+  require_gather_rows(table, indices, out);
   const std::int64_t* const row_of = indices.data<std::int64_t>();
   const std::int64_t rows = table.shape()[0];
   const DeviceState& state = DeviceState::of(out.context());
@@ -22,7 +22,7 @@ void CudaKernels::gather_rows(const Tensor& table, const Tensor& indices, const 
 
 void CudaKernels::sum_row_groups(const Tensor& x, const Tensor& starts, const Tensor& order,
                                  const Tensor& out, bool accumulate) const {
-  check_sum_row_groups(x, starts, order, out);
+  require_sum_row_groups(x, starts, order, out);
   visit_float("sum_row_groups", out.dtype(), [&]<class T>(base::TypeTag<T>) {
     launch_sum_row_groups<T>(stream_of(out), out.shape()[0], out.shape()[1], x.data<T>(),
                              starts.data<std::int64_t>(), order.data<std::int64_t>(), out.data<T>(),

@@ -10,7 +10,7 @@ namespace lockstep::kernels::cuda {
 
 void CudaKernels::group_positions(const Tensor& indices, const Tensor& starts,
                                   const Tensor& order) const {
-  check_group_positions(indices, starts, order);
+  require_group_positions(indices, starts, order);
   Context& context = indices.context();
   const PositionsByRow groups{indices.count(), starts.count() - 1, indices.data<std::int64_t>(),
                               starts.data<std::int64_t>(), order.data<std::int64_t>()};
