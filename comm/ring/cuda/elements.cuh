@@ -49,7 +49,8 @@ __device__ void store_lanes(T* to, const Lanes<width, T>& lanes) {
 // Several loads are under way before the first store: the compiler could not know that they may.
 template <int width, class Load, class Store>
 __device__ void for_lanes(std::int64_t begin, std::int64_t end, Load&& load, Store&& store) {
-  constexpr int batch = width > 8 || width == 1 ? 1 : width > 4 ? 2 : 4;  // as registers hold
+  // As many as registers hold on all architectures, with partials of two and four times the size.
+  constexpr int batch = width == 4 ? 4 : width == 2 || width == 8 ? 2 : 1;
   using Value = decltype(load(std::int64_t{}));
   const std::int64_t stride = std::int64_t{blockDim.x} * width;
   for (std::int64_t first = begin + std::int64_t{threadIdx.x} * width; first < end;
