@@ -106,7 +106,7 @@ TEST(LoadConfig, SaysEveryMistakeAtOnceWithItsPlace) {
       "mlp.yaml:9: train.epochs: is given twice, first in line 8\n"
       "mlp.yaml:10: train.batch_size: found 0, expected integer >= 1\n"
       "mlp.yaml:13: optimizer.lr: found fast, expected number > 0\n"
-      "mlp.yaml:14: data_parallel.bucket_mib: found 0, expected number in (0, 65536] or auto\n"
+      "mlp.yaml:14: data_parallel.bucket_mib: found 0, expected number in [7e-05, 65536] or auto\n"
       "mlp.yaml:15: schedule: found cosine, expected a section\n"
       "mlp.yaml:16: shedule: unknown section, did you mean schedule?\n"
       "mlp.yaml:16: schedule.warmup_steps: found -1, expected integer >= 0");

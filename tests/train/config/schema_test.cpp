@@ -39,6 +39,7 @@ std::vector<Override> premises(const Key& key) {
   std::vector<Override> overrides;
   if (key.only_with) overrides.push_back({key.only_with->key, key.only_with->values.front(), "a"});
   if (key.path() == "optimizer.nesterov") overrides.push_back({"optimizer.momentum", "0.9", "b"});
+  if (key.path() == "run.trace_steps") overrides.push_back({"run.trace", "5", "b"});
   return overrides;
 }
 
