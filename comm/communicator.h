@@ -190,6 +190,12 @@ class Communicator {
   // ranks. nullptr where the backend has none.
   virtual std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) = 0;
 
+  // From the next collective on: `words`, int32 in memory of the device, become 1 when one of this
+  // rank has not gone well, before the work behind it begins; so kernels can leave alone what was
+  // to be computed from its result. {}: none any more. Only collectives that are kernels do it;
+  // others have ended on the host.
+  virtual void raise_on_failure(Range /*words*/) {}
+
   // Ends every wait of every rank that can be reached, now and later, with RankError(rank, cause).
   // The first cause wins.
   virtual void abort(int rank, const std::string& cause) = 0;

@@ -130,6 +130,12 @@ FaultHook::Fault FaultHook::parse(std::string_view text) {
   return fault;
 }
 
+bool FaultHook::expects(int rank, FaultPlace place) const {
+  return std::any_of(faults_.begin(), faults_.end(), [&](const Fault& fault) {
+    return fault.place == place && fault.rank.value_or(rank) == rank;
+  });
+}
+
 Damage FaultHook::hit(int rank, std::int64_t step, FaultPlace place) const {
   Damage damage = Damage::none;
   for (const Fault& fault : faults_) {

@@ -41,6 +41,9 @@ class FaultHook {
 
   bool active() const { return !faults_.empty(); }
 
+  // Whether a fault may strike this rank at `place` in some update.
+  bool expects(int rank, FaultPlace place) const;
+
   // To be called at each place, with the number of the update in progress (0 before the first).
   // Stalls, exits, kills the process or throws if a fault says so: at `read` a DataError, at `save`
   // a CheckpointError, at `start` a StartupError, else an Error.

@@ -30,4 +30,10 @@ void LossCounter::take(StepSummary& summary) {
   summary.correct += counts[2];
 }
 
+void LossCounter::take_into(const Tensor& values) {
+  const kernels::Kernels& kernels = kernels::kernels_for(counts_.context());
+  kernels.copy(counts_, values.slice(0, 0, counts_.count()));
+  kernels.fill(0, counts_);
+}
+
 }  // namespace lockstep::train

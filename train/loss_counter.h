@@ -22,6 +22,8 @@ class LossCounter {
   // Adds what was counted since the last call to `summary`. Waits for the compute stream; throws
   // what kernels found wrong with targets and indices until then.
   void take(StepSummary& summary);
+  // The same into the first three of `values`, float64 on the device, for which nobody waits.
+  void take_into(const Tensor& values);
 
  private:
   Tensor counts_;  // float64: sum of the losses, targets, correct ones

@@ -78,10 +78,11 @@ ReplicaOptions replica_options(const Config& config, const Context& context,
     options.before_all_reduce = [&faults, rank](std::int64_t step) {
       faults.hit(rank, step, FaultPlace::before_allreduce);
     };
+  }
+  if (faults.expects(rank, FaultPlace::gradient))
     options.on_first_gradient = [&faults, rank](std::int64_t step, const Tensor& gradient) {
       damage(faults.hit(rank, step, FaultPlace::gradient), gradient);
     };
-  }
   return options;
 }
 

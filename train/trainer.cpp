@@ -5,23 +5,23 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <map>
 
 #include "data/loader.h"
 #include "data/sampler.h"
 #include "framework/base/log.h"
 #include "framework/base/units.h"
-#include "framework/ops/cross_entropy.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/config/print.h"
+#include "train/config/rules.h"
 #include "train/culprits.h"
 #include "train/damage.h"
+#include "train/deferred_steps.h"
 #include "train/evaluate.h"
 #include "train/fault.h"
-#include "train/loss_counter.h"
 #include "train/loss_scaler.h"
 #include "train/metrics.h"
+#include "train/micro_batches.h"
 #include "train/parallel/consistency.h"
 #include "train/parallel/gather.h"
 #include "train/parallel/host_storage.h"
@@ -37,19 +37,6 @@ double seconds_between(device::Clock::time_point start, device::Clock::time_poin
   return std::chrono::duration<double>(end - start).count();
 }
 
-// ", all-reduced by two_shot", or how many by which; nothing where the backend chooses by itself.
-std::string describe_algorithms(const comm::BucketPlan& plan,
-                                const comm::Communicator& communicator) {
-  std::map<std::string_view, int> count;
-  for (const comm::Bucket& bucket : plan.buckets)
-    ++count[communicator.algorithm_for(bucket.bytes())];
-  if (count.empty() || count.begin()->first.empty()) return {};
-  std::vector<std::string> words;
-  for (const auto& [name, buckets] : count)
-    words.push_back(count.size() == 1 ? std::string(name) : fmt::format("{} ({})", name, buckets));
-  return fmt::format(", all-reduced by {}", fmt::join(words, ", "));
-}
-
 class Trainer {
  public:
   Trainer(const Config& config, const RunOptions& options, Worker& worker, const FaultHook& faults,
@@ -59,17 +46,20 @@ class Trainer {
 
  private:
   data::LoaderOptions loader_options(bool training) const;
+  void defer_steps();
   void resume(const std::string& path);
   void announce();
 
   void train_epoch();
   void train_step();
+  void enqueue_step(const data::Batch& batch);
+  void read_results(std::size_t left);
+  void record(const StepRecord& step, std::span<const comm::Work> buckets);
+  double take_data_wait();
   data::Batch next_batch();
   void start_summary(const StepSummary& local);
   StepSummary summary_of_all();
   StepSummary forward_backward(const data::Batch& batch);
-  void forward_backward_rows(const data::Batch& batch, data::RowRange rows);
-  Variable forward(const data::Batch& batch, data::RowRange rows);
   bool may_skip() const;
   void handle_nonfinite(const data::Batch& batch);
   void after_update();
@@ -80,7 +70,6 @@ class Trainer {
   void evaluate_now();
   void save();
   bool checkpoints_enabled() const;
-  void damage_parameters();
 
   const Config& config_;
   const RunOptions& options_;
@@ -90,7 +79,6 @@ class Trainer {
   comm::Communicator& communicator_;
   const Log& log_;
   LossCounter counter_;
-  ops::CrossEntropyOptions loss_options_;
   LossScaler scaler_;
 
   data::Loader training_data_;
@@ -98,15 +86,18 @@ class Trainer {
   std::int64_t total_steps_;
   optim::Schedule schedule_;
   std::unique_ptr<Replica> replica_;
+  MicroBatches micro_batches_;
   ConsistencyCheck consistency_;
   SummaryExchange exchange_;
   EpochRecorder epoch_times_;
   std::optional<Metrics> metrics_;               // rank 0
   std::optional<CheckpointFolder> checkpoints_;  // rank 0
+  std::optional<DeferredSteps> deferred_;        // on a GPU, where the host need not wait
 
   std::int64_t epoch_ = 0;          // in progress, from 0
   std::int64_t step_in_epoch_ = 0;  // updates done in it
-  std::int64_t steps_done_ = 0;     // updates done in all
+  std::int64_t steps_done_ = 0;     // updates done in all, or enqueued
+  std::int64_t step_ = 0;           // the update in progress
   std::int64_t checked_at_ = -1;
   std::int64_t saved_at_ = -1;
   std::int64_t evaluated_at_ = -1;
@@ -147,7 +138,6 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
       communicator_(communicator),
       log_(log),
       counter_(context),
-      loss_options_{.label_smoothing = config.train.label_smoothing},
       scaler_(config.train.loss_scale == "dynamic"),
       training_data_(context, config.data.file, "train", loader_options(true), storage),
       test_data_(context, config.data.file, "test", loader_options(false), storage),
@@ -156,6 +146,7 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
       replica_(make_replica(
           config, context, communicator,
           {training_data_.feature_shape(), training_data_.classes(), config.train.dtype}, faults)),
+      micro_batches_(config, context, *replica_, counter_),
       consistency_(context, communicator, replicated_tensors(*replica_)),
       exchange_(context, communicator),
       epoch_times_(context, communicator) {
@@ -173,6 +164,16 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
                                 communicator.size());
   if (options.resume) resume(*options.resume);
   announce();
+  if (context.has_graphs() && !options.evaluate_only) defer_steps();
+}
+
+void Trainer::defer_steps() {
+  if (const std::string decided = decided_on_host(config_); !decided.empty()) {
+    log_.info("the host waits for the GPU in every update: {}", decided);
+    return;
+  }
+  deferred_.emplace(context_, *replica_, counter_, micro_batches_,
+                    graph_hindrance(config_.compute, communicator_, *replica_), log_);
 }
 
 void Trainer::resume(const std::string& path) {
@@ -201,9 +202,7 @@ void Trainer::announce() {
   log_.info("data '{}': {} training and {} test samples, {} steps per epoch of batch {}",
             config_.data.file, training_data_.samples(), test_data_.samples(),
             training_data_.steps_per_epoch(), config_.train.batch_size);
-  log_.info("buckets: {}{}; hook {}", replica_->averager().plan().describe(),
-            describe_algorithms(replica_->averager().plan(), communicator_),
-            replica_->reduction().name());
+  log_.info("buckets: {}", replica_->describe_buckets());
   log_.debug("initial weights {}", weights_digest(arena));
   if (metrics_)
     metrics_->start({.workers = communicator_.size(),
@@ -237,6 +236,7 @@ void Trainer::train_epoch() {
     train_step();
     after_update();
   }
+  read_results(/*left=*/0);
   if (stopping_) return;
   const EpochTimes times = epoch_times_.take(replica_->communication_stream());
   if (metrics_) metrics_->epoch(epoch_ + 1, times);
@@ -249,19 +249,19 @@ void Trainer::train_epoch() {
 }
 
 void Trainer::train_step() {
-  const std::int64_t step = steps_done_ + 1;
-  worker_.report_step(step);
-  replica_->begin_step(step);
+  step_ = steps_done_ + 1;
+  worker_.report_step(step_);
+  replica_->begin_step(step_);
   const data::Batch batch = next_batch();
-  log_.debug("step {}: samples {}", step, fmt::join(batch.indices, " "));
+  log_.debug("step {}: samples {}", step_, fmt::join(batch.indices, " "));
+  if (deferred_) return enqueue_step(batch);
 
-  replica_->begin_update(step, config_.train.accumulate, /*average=*/true, scaler_.scale());
+  replica_->begin_update(step_, config_.train.accumulate, /*average=*/true, scaler_.scale());
   StepSummary local = forward_backward(batch);
   replica_->finish_backward();
   replica_->buffers().start(batch.rows, replica_->communication_stream());
   local.stop_requests = worker_.stop_requested() ? 1 : 0;
-  local.data_wait_seconds = training_data_.wait_seconds() - data_wait_before_;
-  data_wait_before_ = training_data_.wait_seconds();
+  local.data_wait_seconds = take_data_wait();
   start_summary(local);
 
   const double lr = config_.optimizer.lr * schedule_.factor(steps_done_);
@@ -272,20 +272,67 @@ void Trainer::train_step() {
   if (!is_finite) handle_nonfinite(batch);
   replica_->buffers().end(/*used=*/is_finite);
 
-  const StepParts parts = replica_->end_step(exchange_.work());
-  epoch_times_.add(parts, replica_->averager().works(), replica_->communication_stream());
   ++steps_done_;
   ++step_in_epoch_;
-  stopping_ = total.stop_requests > 0;
-  if (metrics_)
-    metrics_->step({.epoch = epoch_ + 1,
-                    .step = steps_done_,
-                    .summary = total,
-                    .lr = lr,
-                    .parts = parts,
-                    .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
-                    .reduced_bytes = replica_->averager().bytes_this_step(),
-                    .sent_bytes = replica_->sent_bytes()});
+  record({.epoch = epoch_ + 1,
+          .step = steps_done_,
+          .summary = total,
+          .lr = lr,
+          .parts = replica_->end_step(exchange_.work()),
+          .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
+          .reduced_bytes = replica_->averager().bytes_this_step(),
+          .sent_bytes = replica_->sent_bytes()},
+         replica_->averager().works());
+}
+
+// The results are read later, in read_results().
+void Trainer::enqueue_step(const data::Batch& batch) {
+  if (batch.rows > 0) faults_.hit(communicator_.rank(), step_, FaultPlace::forward);
+  deferred_->enqueue({.step = step_,
+                      .epoch = epoch_,
+                      .step_in_epoch = step_in_epoch_,
+                      .lr = config_.optimizer.lr * schedule_.factor(steps_done_),
+                      .stop_requests = worker_.stop_requested() ? 1.0 : 0.0,
+                      .data_wait_seconds = take_data_wait()},
+                     batch);
+  ++steps_done_;
+  ++step_in_epoch_;
+}
+
+// Of enqueued steps, until `left` are unread; called at the same places on every rank.
+void Trainer::read_results(std::size_t left) {
+  while (deferred_ && deferred_->pending() > left) {
+    const DeferredSteps::Result result = deferred_->read();
+    const DeferredSteps::Start& start = result.start;
+    if (!result.is_finite) {
+      // The steps behind it changed nothing. Its batch has gone, so it is read again.
+      deferred_->discard();
+      step_ = start.step;
+      training_data_.seek(start.epoch, start.step_in_epoch);
+      return handle_nonfinite(training_data_.next());
+    }
+    record({.epoch = start.epoch + 1,
+            .step = start.step,
+            .summary = result.total,
+            .lr = start.lr,
+            .parts = result.parts,
+            .data_wait_seconds = result.total.data_wait_seconds / communicator_.size(),
+            .reduced_bytes = result.reduced_bytes,
+            .sent_bytes = result.sent_bytes},
+           result.buckets);
+  }
+}
+
+void Trainer::record(const StepRecord& step, std::span<const comm::Work> buckets) {
+  epoch_times_.add(step.parts, buckets, replica_->communication_stream());
+  if (step.summary.stop_requests > 0) stopping_ = true;
+  if (metrics_) metrics_->step(step);
+}
+
+// Since the last call.
+double Trainer::take_data_wait() {
+  const double all = training_data_.wait_seconds();
+  return all - std::exchange(data_wait_before_, all);
 }
 
 data::Batch Trainer::next_batch() {
@@ -303,39 +350,15 @@ StepSummary Trainer::summary_of_all() {
   return exchange_.get();
 }
 
-// All micro-batches of this rank's shard. Losses are scaled by the size of the global batch, so
-// that the sum over ranks and micro-batches is its mean.
+// Of this rank's rows.
 StepSummary Trainer::forward_backward(const data::Batch& batch) {
   StepSummary local;
-  const std::int64_t parts = config_.train.accumulate;
-  for (std::int64_t part = 0; part < parts; ++part) {
-    const data::RowRange rows =
-        data::shard(batch.rows, static_cast<int>(part), static_cast<int>(parts));
-    if (rows.size() == 0)
-      replica_->backward(Variable());
-    else
-      forward_backward_rows(batch, rows);
-  }
+  if (batch.rows > 0) faults_.hit(communicator_.rank(), step_, FaultPlace::forward);
+  micro_batches_.run(batch, step_);
   counter_.take(local);
   // A loss that is not finite has gradients that are not, which are handled; means go without it.
   if (!std::isfinite(local.loss_sum)) local = {};
   return local;
-}
-
-void Trainer::forward_backward_rows(const data::Batch& batch, data::RowRange rows) {
-  faults_.hit(communicator_.rank(), steps_done_ + 1, FaultPlace::forward);
-  context_.random() = {*config_.seed, static_cast<std::uint64_t>(steps_done_ + 1),
-                       batch.first_row + rows.begin};
-  replica_->backward(forward(batch, rows));
-}
-
-// The loss of the rows.
-Variable Trainer::forward(const data::Batch& batch, data::RowRange rows) {
-  const Timeline::Span span(replica_->timeline(), Activity::forward);
-  const Tensor labels = batch.labels.slice(0, rows.begin, rows.end);
-  const Variable logits =
-      replica_->model()(Variable(batch.features.slice(0, rows.begin, rows.end)));
-  return counter_.loss(logits, labels, 1 / static_cast<double>(batch.global_rows), loss_options_);
 }
 
 // Whether an update may have to be left out, which is known only when all gradients are there.
@@ -346,13 +369,12 @@ bool Trainer::may_skip() const {
 // The gradients that are averaged no longer tell whose was at fault: each rank computes its own
 // again.
 void Trainer::handle_nonfinite(const data::Batch& batch) {
-  const std::int64_t step = steps_done_ + 1;
-  replica_->begin_update(step, config_.train.accumulate, /*average=*/false, scaler_.scale());
+  replica_->begin_update(step_, config_.train.accumulate, /*average=*/false, scaler_.scale());
   forward_backward(batch);
   replica_->finish_backward();
   const auto culprits = find_culprits(communicator_, replica_->communication_stream(),
                                       !replica_->gradients_are_finite(), batch);
-  const std::string message = fmt::format("the gradients of step {} are not finite {}", step,
+  const std::string message = fmt::format("the gradients of step {} are not finite {}", step_,
                                           describe(culprits, config_.data.file));
   if (!may_skip()) throw NumericError(message + " (train.on_nonfinite is stop)");
   if (scaler_.is_dynamic())
@@ -362,11 +384,16 @@ void Trainer::handle_nonfinite(const data::Batch& batch) {
 }
 
 void Trainer::after_update() {
-  if (faults_.active()) damage_parameters();
+  if (faults_.active())
+    damage(faults_.hit(communicator_.rank(), steps_done_, FaultPlace::after_step),
+           replica_->arena().segments()[0].parameters);
   const std::int64_t every = config_.consistency.every;
-  if (every > 0 && steps_done_ % every == 0) check_replicas();
-
-  if (config_.checkpoint.every_steps && steps_done_ % *config_.checkpoint.every_steps == 0) save();
+  const bool checks = every > 0 && steps_done_ % every == 0;
+  const bool saves =
+      config_.checkpoint.every_steps && steps_done_ % *config_.checkpoint.every_steps == 0;
+  read_results(checks || saves || replica_->timeline().tracing() ? 0 : 1);
+  if (checks) check_replicas();
+  if (saves) save();
   write_trace_when_done(/*at_end=*/false);
 }
 
@@ -449,11 +476,6 @@ void Trainer::save() {
                           .world_size = communicator_.size(),
                           .loss_scale = scaler_.state()};
   checkpoints_->save(*replica_, optimizer, progress, to_yaml(config_), hook_state);
-}
-
-void Trainer::damage_parameters() {
-  damage(faults_.hit(communicator_.rank(), steps_done_, FaultPlace::after_step),
-         replica_->arena().segments()[0].parameters);
 }
 
 }  // namespace

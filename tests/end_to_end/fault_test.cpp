@@ -3,9 +3,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <limits>
-
-#include "data/hdf5.h"
 #include "tests/end_to_end/sandbox.h"
 
 namespace lockstep::tests {
@@ -226,28 +223,9 @@ TEST(LossScale, ChangesNoBit) {
 }
 
 // DATA-6
-void damage_row(const Sandbox& sandbox, hsize_t row, hsize_t column) {
-  namespace hdf5 = data::hdf5;
-  const auto lock = hdf5::lock();
-  const hdf5::Handle file(H5Fopen(sandbox.path("data.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT),
-                          H5Fclose, "data.h5");
-  const hdf5::Handle dataset(H5Dopen2(file.get(), "/train/features", H5P_DEFAULT), H5Dclose,
-                             "features");
-  const hdf5::Handle space(H5Dget_space(dataset.get()), H5Sclose, "space");
-  const hsize_t place[] = {row, column}, one[] = {1, 1};
-  H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, place, nullptr, one, nullptr);
-  const hdf5::Handle memory(H5Screate_simple(2, one, nullptr), H5Sclose, "memory");
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  hdf5::check(
-      H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, memory.get(), space.get(), H5P_DEFAULT, &nan),
-      "write");
-  // A file may go without checksums; these are no longer right.
-  H5Ldelete(file.get(), "/train/checksums", H5P_DEFAULT);
-}
-
 TEST(NanInOneRow, IsNamedWithSampleAndRank) {
   const Sandbox sandbox;
-  damage_row(sandbox, 700, 5);
+  sandbox.put_nan(700, 5);
   const auto stopped = sandbox.run(sandbox.train(4));
   EXPECT_EQ(stopped.exit_code, 7) << stopped.output;
   EXPECT_THAT(stopped.last_line, AllOf(HasSubstr("sample 700 of 'data.h5'"), HasSubstr("element 5"),

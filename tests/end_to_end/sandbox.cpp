@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <stdexcept>
 
@@ -89,6 +90,26 @@ void Sandbox::make_data(const std::string& name, const MadeData& data) const {
   append_rows(writer, data, "train", data.training_samples);
   append_rows(writer, data, "test", data.test_samples);
   writer.finish();
+}
+
+void Sandbox::put_nan(std::int64_t sample, std::int64_t element) const {
+  namespace hdf5 = data::hdf5;
+  const auto lock = hdf5::lock();
+  const hdf5::Handle file(H5Fopen(path("data.h5").c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose,
+                          "data.h5");
+  const hdf5::Handle dataset(H5Dopen2(file.get(), "/train/features", H5P_DEFAULT), H5Dclose,
+                             "features");
+  const hdf5::Handle space(H5Dget_space(dataset.get()), H5Sclose, "space");
+  const hsize_t place[] = {static_cast<hsize_t>(sample), static_cast<hsize_t>(element)};
+  const hsize_t one[] = {1, 1};
+  H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, place, nullptr, one, nullptr);
+  const hdf5::Handle memory(H5Screate_simple(2, one, nullptr), H5Sclose, "memory");
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  hdf5::check(
+      H5Dwrite(dataset.get(), H5T_NATIVE_FLOAT, memory.get(), space.get(), H5P_DEFAULT, &nan),
+      "write");
+  // A file may go without checksums; these are no longer right.
+  H5Ldelete(file.get(), "/train/checksums", H5P_DEFAULT);
 }
 
 void Sandbox::write(const std::string& name, const std::string& text) const {

@@ -35,6 +35,8 @@ class Sandbox {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
   void make_data(const std::string& name, const MadeData& data) const;
+  // A training sample of data.h5 gets a feature that is not finite.
+  void put_nan(std::int64_t sample, std::int64_t element) const;
   void write(const std::string& name, const std::string& text) const;
 
   // "train --config config.yaml --gpus <workers> --set ..."; `settings` are "a.b=c".

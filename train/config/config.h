@@ -105,6 +105,7 @@ struct Config {
     std::optional<int> threads;        // for each worker; none: cores / workers, at least 1
     std::string pin = "auto";          // auto|on|off
     std::string products = "float32";  // float32|tf32|bfloat16
+    std::string graph = "auto";        // auto|on|off
     bool operator==(const Compute&) const = default;
   } compute;
   struct Run {

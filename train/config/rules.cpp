@@ -43,6 +43,19 @@ void add_host_rule(const Config::Comm& comm, std::vector<BrokenRule>& broken) {
                      comm.backend)});
 }
 
+void add_graph_rules(const Config& config, std::vector<BrokenRule>& broken) {
+  if (config.compute.graph != "on") return;
+  const auto refuse = [&](const std::string& why) {
+    broken.push_back({"compute.graph", "found on, expected auto or off with " + why});
+  };
+  if (config.compute.device == "cpu") refuse("compute.device: cpu, which has no graphs");
+  if (const std::string decided = decided_on_host(config); !decided.empty())
+    refuse(decided + ", for which the host waits in every update");
+  if (config.comm.backend != "auto" && config.comm.backend != "ring")
+    refuse(
+        fmt::format("comm.backend: {}, whose collectives cannot be captured", config.comm.backend));
+}
+
 void add_tuning_rules(const Config::Comm& comm, std::vector<BrokenRule>& broken) {
   if (!comm.tuning && !comm.tuning_file) return;
   const std::string key = comm.tuning ? "comm.tuning" : "comm.tuning_file";
@@ -61,6 +74,18 @@ void add_tuning_rules(const Config::Comm& comm, std::vector<BrokenRule>& broken)
 }
 
 }  // namespace
+
+std::string decided_on_host(const Config& config) {
+  if (config.train.on_nonfinite == "skip") return "train.on_nonfinite: skip";
+  if (config.train.loss_scale == "dynamic") return "train.loss_scale: dynamic";
+  if (config.data_parallel.sharding != "none")
+    return "data_parallel.sharding: " + config.data_parallel.sharding;
+  if (config.data_parallel.hook != "none")
+    return "data_parallel.hook: " + config.data_parallel.hook;
+  if (config.data_parallel.buffers != "broadcast")
+    return "data_parallel.buffers: " + config.data_parallel.buffers;
+  return {};
+}
 
 std::vector<BrokenRule> broken_rules(const Config& config) {
   std::vector<BrokenRule> broken;
@@ -96,6 +121,7 @@ std::vector<BrokenRule> broken_rules(const Config& config) {
   add_precision_rules(config, broken);
   add_host_rule(config.comm, broken);
   add_tuning_rules(config.comm, broken);
+  add_graph_rules(config, broken);
   if (!config.run.trace && config.run.trace_steps != Config::Run().trace_steps) {
     broken.push_back({"run.trace_steps", "has an effect only with run.trace, found off"});
   }

@@ -13,6 +13,10 @@ struct BrokenRule {
   std::string text;  // what was found and what is expected
 };
 
+// The setting by which the host decides or computes in the middle of an update, so that it cannot
+// enqueue the next one before this one is done, as "key: value"; empty for none.
+std::string decided_on_host(const Config& config);
+
 std::vector<BrokenRule> broken_rules(const Config& config);
 
 // Why compute.products cannot be had, which may show only when the device has been chosen; empty

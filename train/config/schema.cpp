@@ -388,6 +388,11 @@ void compute_keys(std::vector<Key>& all) {
              "In what a GPU multiplies matrices of float32: the two others round both factors, to "
              "10 or 7 bits behind the point, for its matrix units. "
              "Parameters, sums and all else stay float32."));
+  add(&Compute::graph,
+      choice("graph", {"auto", "on", "off"},
+             "Capture a GPU's step into a CUDA graph and launch that; auto: where nothing of a "
+             "step is decided on the host, the backend's collectives can be captured and no two "
+             "workers share a GPU. Never changes a result."));
 }
 
 void run_keys(std::vector<Key>& all) {

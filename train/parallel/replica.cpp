@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "framework/autograd/engine.h"
 #include "framework/kernels/kernels.h"
@@ -71,6 +72,19 @@ std::shared_ptr<nn::Module> agreed(std::shared_ptr<nn::Module> model, Context& c
   return model;
 }
 
+// ", all-reduced by two_shot", or how many by which; nothing where the backend chooses by itself.
+std::string describe_algorithms(const comm::BucketPlan& plan,
+                                const comm::Communicator& communicator) {
+  std::map<std::string_view, int> count;
+  for (const comm::Bucket& bucket : plan.buckets)
+    ++count[communicator.algorithm_for(bucket.bytes())];
+  if (count.empty() || count.begin()->first.empty()) return {};
+  std::vector<std::string> words;
+  for (const auto& [name, buckets] : count)
+    words.push_back(count.size() == 1 ? std::string(name) : fmt::format("{} ({})", name, buckets));
+  return fmt::format(", all-reduced by {}", fmt::join(words, ", "));
+}
+
 }  // namespace
 
 Replica::Replica(Context& context, comm::Communicator& communicator,
@@ -103,7 +117,12 @@ Replica::Replica(Context& context, comm::Communicator& communicator,
       loss_scale_(context),
       gradient_scale_(context),
       clip_factor_(Tensor::empty(context, {1}, DType::float64)),
-      nonfinite_(Tensor::empty(context, {1}, DType::int32)) {
+      flags_(Tensor::empty(context, {2}, DType::int32)),
+      stop_(flags_.slice(0, 0, 1)),
+      nonfinite_(flags_.slice(0, 1, 2)) {
+  kernels::kernels_for(context_).fill(0, flags_);
+  if (context_.has_graphs())
+    communicator_.raise_on_failure({flags_.data(), flags_.count(), flags_.dtype()});
   for (const auto& segment : arena_.segments())
     reached_.emplace_back(segment.entries.size(), false);
   require_agreement(context_, communicator_, averager_.plan().list() + gradient_order(arena_),
@@ -267,6 +286,7 @@ bool Replica::apply_buckets(double lr, double gradient_scale) {
   gradient_scale_.set(gradient_scale);
   kernels::GradientUse use = {.factor = gradient_scale_.tensor()};
   if (options_.clip_value) use.limit = *options_.clip_value;
+  if (context_.has_graphs()) use.skip = stop_;  // of a collective that failed
   // What needs the norm sees by it whether all gradients are finite. So do ranks that each have a
   // slice of them, who could not agree otherwise. Else the optimizer looks on the way.
   if (options_.clip_norm || options_.shard_optimizer || averaged_norm_) {
@@ -291,6 +311,36 @@ bool Replica::apply_buckets(double lr, double gradient_scale) {
     apply(b, {0, buckets[b].count()}, use);
   }
   return !use.nonfinite.defined() || nonfinite_.item<std::int32_t>() == 0;
+}
+
+void Replica::prepare_update(double lr) {
+  gradient_scale_.set(1);
+  optimizer_->begin_update(lr);
+}
+
+void Replica::enqueue_update() {
+  const kernels::Kernels& kernels = kernels::kernels_for(context_);
+  const std::size_t buckets = averager_.plan().buckets.size();
+  kernels::GradientUse use = {.factor = gradient_scale_.tensor()};
+  if (options_.clip_value) use.limit = *options_.clip_value;
+  if (options_.clip_norm || !options_.per_bucket)
+    for (std::size_t b = 0; b < buckets; ++b) averager_.wait(b);
+  if (options_.clip_norm) {
+    for (std::size_t b = 0; b < buckets; ++b) norm_.add(b);
+    norm_.clip(use.factor, *options_.clip_norm, clip_factor_, nonfinite_);
+    use.factor = clip_factor_;
+    use.skip = nonfinite_;
+  } else {
+    // The flag that an update looks at is not the one that it raises, which all of its blocks would
+    // have to see at the same time.
+    use.nonfinite = nonfinite_;
+    use.skip = stop_;
+  }
+  for (std::size_t b = 0; b < buckets; ++b) {
+    averager_.wait(b);
+    apply(b, {0, averager_.plan().buckets[b].count()}, use);
+  }
+  kernels.copy(nonfinite_, stop_);
 }
 
 void Replica::apply(std::size_t index, comm::Slice part, const kernels::GradientUse& use) {
@@ -342,6 +392,11 @@ OptimizerState Replica::blank_optimizer_state() {
 
 void Replica::take_optimizer_state(const OptimizerState& whole) {
   if (gather_) take_state(whole, *optimizer_);  // otherwise it is the state
+}
+
+std::string Replica::describe_buckets() const {
+  return fmt::format("{}{}; hook {}", averager_.plan().describe(),
+                     describe_algorithms(averager_.plan(), communicator_), reduction_->name());
 }
 
 void Replica::begin_step(std::int64_t step) {

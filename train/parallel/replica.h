@@ -10,6 +10,11 @@
 //
 // One update: begin_update(); backward() for each micro-batch, the last one marked;
 // finish_backward(); update(). Used from the rank's own thread.
+//
+// On a GPU, where nothing has to be known on the host in between, prepare_update() and
+// enqueue_update() take the place of update(): the host waits for nothing, and what lies between
+// the two may be captured into a graph. Whether all went well is then found in memory of the
+// device, and until the host has looked there, later updates change nothing.
 #pragma once
 
 #include <cstdint>
@@ -86,6 +91,9 @@ class Replica {
   Replica(Context& context, comm::Communicator& communicator, std::shared_ptr<nn::Module> model,
           const Variable& example, const DryLoss& dry_loss, const OptimizerFactory& make_optimizer,
           const ReplicaOptions& options);
+  ~Replica() { communicator_.raise_on_failure({}); }
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
 
   // `micro_batches`: how many calls of backward() follow. With `average` false the gradients stay
   // this rank's own and no update may follow: to see what a rank contributes.
@@ -103,6 +111,17 @@ class Replica {
   // False when they are not finite, the same on every rank: the parameters are of no use then,
   // unless gradients_are_finite() was asked before.
   bool update(double lr, double gradient_scale = 1);
+
+  // After begin_update(): what the update reads from memory of the device.
+  void prepare_update(double lr);
+  // After finish_backward(). Not with shard_optimizer or make_reduction.
+  void enqueue_update();
+  // int32 [1] on the device: not 0 once an enqueued update has met a gradient that is not finite,
+  // or a collective that failed. It and all later ones leave the parameters alone, apart from the
+  // other elements of the first.
+  const Tensor& spoilt() const { return nonfinite_; }
+  // A test looks at gradients on the host, in the middle of an update.
+  bool is_watched() const { return options_.on_first_gradient != nullptr; }
 
   // The model's buffers follow the ranks' policy: begin_update() remembers them, start() comes
   // after finish_backward(), end() after the update, synchronize() before they are used.
@@ -124,6 +143,7 @@ class Replica {
   void take_optimizer_state(const OptimizerState& whole);
   const comm::GradientAverager& averager() const { return averager_; }
   comm::BucketReduction& reduction() { return *reduction_; }
+  std::string describe_buckets() const;  // and what reduces them
   // Where collectives run: the compute stream when there is nothing to overlap.
   Stream& communication_stream() { return *communication_stream_; }
   comm::Communicator& communicator() { return communicator_; }
@@ -169,7 +189,9 @@ class Replica {
   // What changes from step to step is read from the device's memory.
   kernels::StoredScalar loss_scale_, gradient_scale_;
   Tensor clip_factor_;  // float64 [1]: of clipping by norm, the gradient scale included
-  Tensor nonfinite_;    // int32 [1], raised where a gradient is found not to be finite
+  Tensor flags_;        // int32 [2]: the next two
+  Tensor stop_;         // [1]: updates do nothing where it is not 0
+  Tensor nonfinite_;    // [1], raised where a gradient is found not to be finite
 
   std::vector<std::vector<bool>> reached_;  // by segment and entry, in this update
   bool averaging_ = true;

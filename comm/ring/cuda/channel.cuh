@@ -49,6 +49,7 @@ __device__ inline bool is_first_to_fail(const World& world) {
   return atomicCAS(world.failed, 0u, 1u) == 0u;
 }
 __device__ inline void tell(const World& world, Outcome outcome, int peer) {
+  for (int i = 0; i < world.raised_count; ++i) world.raised[i] = 1;
   Control& control = *world.control;
   control.peer = peer;
   device::store_release(&control.outcome, static_cast<std::uint32_t>(outcome));

@@ -119,6 +119,13 @@ std::shared_ptr<SymmetricBuffer> CudaRingCommunicator::addressable_memory(std::s
   return peers_.allocate(bytes, soon());
 }
 
+void CudaRingCommunicator::raise_on_failure(Range words) {
+  if (words.count > 0 && words.dtype != DType::int32)
+    throw UsageError(fmt::format("raise_on_failure: found words of {}, expected int32",
+                                 base::name_of(words.dtype)));
+  ground_.set_raised(static_cast<std::int32_t*>(words.data), static_cast<int>(words.count));
+}
+
 void CudaRingCommunicator::abort(int rank, const std::string& cause) {
   failure_->offer(rank, cause);
 }

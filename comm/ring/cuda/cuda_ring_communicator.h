@@ -63,6 +63,7 @@ class CudaRingCommunicator final : public Communicator {
   Work barrier(Stream& stream) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) override;
+  void raise_on_failure(Range words) override;
   void abort(int rank, const std::string& cause) override;
 
   // This rank vouches, at this point of the stream, that nothing has failed in this communicator

@@ -24,6 +24,11 @@ class RankWorld {
             device::Deadline deadline);
 
   const World& world() const { return world_; }
+  // Words that kernels launched from now on raise when they fail.
+  void set_raised(std::int32_t* words, int count) {
+    world_.raised = words;
+    world_.raised_count = count;
+  }
   // This rank's channels.
   std::byte* own_memory() const { return channels_->local().data(); }
   const Shape& shape() const { return world_.layout.shape; }

@@ -127,6 +127,8 @@ struct World {
   Layout layout;
   std::byte* const* memory = nullptr;  // of each rank, as seen from here; the table is on the GPU
   std::uint32_t* failed = nullptr;     // on the GPU: not 0 once a block has failed
+  std::int32_t* raised = nullptr;      // on the GPU, somebody else's: 1 from then on
+  int raised_count = 0;
   Control* control = nullptr;
   std::uint64_t timeout = 0;  // nanoseconds, of one collective
 };

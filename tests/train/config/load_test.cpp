@@ -244,6 +244,20 @@ TEST(LoadConfig, ChecksKeysAgainstEachOther) {
               HasSubstr("data_parallel.hook: found top_k, expected none"));
 }
 
+TEST(LoadConfig, RefusesGraphsThatCannotBe) {
+  const auto error = [](const std::string& key, const std::string& value) {
+    return errors_of(minimal, {{"compute.graph", "on", "--set"}, {key, value, "--set"}});
+  };
+  EXPECT_THAT(error("train.on_nonfinite", "skip"),
+              HasSubstr("compute.graph: found on, expected auto or off with train.on_nonfinite: "
+                        "skip, for which the host waits in every update"));
+  EXPECT_THAT(error("data_parallel.hook", "top_k"), HasSubstr("data_parallel.hook: top_k"));
+  EXPECT_THAT(error("data_parallel.sharding", "optimizer"), HasSubstr("sharding: optimizer"));
+  EXPECT_THAT(error("compute.device", "cpu"), HasSubstr("cpu, which has no graphs"));
+  EXPECT_THAT(error("comm.backend", "gloo"), HasSubstr("comm.backend: gloo, whose collectives"));
+  EXPECT_EQ(error_with("compute.graph", "on"), "no error");
+}
+
 TEST(LoadConfig, TheCommandLineGoesFirst) {
   const std::vector<Override> overrides = {{"optimizer.lr", "0.2", "--set"},
                                            {"optimizer.lr", "0.3", "--set"}};

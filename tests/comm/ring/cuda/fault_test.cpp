@@ -76,6 +76,34 @@ TEST_P(Faults, AnAbortEndsTheWaitsOfAll) {
       with_timeout(std::chrono::seconds(60)));
 }
 
+// So that kernels behind the collective can leave its result alone.
+TEST_P(Faults, AFailureIsRaisedOnTheGpuBeforeTheWorkBehindIt) {
+  run_cuda_ranks(
+      3,
+      [](CudaRank& rank) {
+        const OnGpu<float> data(rank.context(), std::vector<float>(count, 1.0f));
+        const OnGpu<std::int32_t> words(rank.context(), {0, 0});
+        const OnGpu<std::int32_t> behind(rank.context(), {7, 7});
+        const auto reduce = [&] {
+          const Work work =
+              rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag);
+          rank.context().copy(behind.range().data, words.range().data, 2 * sizeof(std::int32_t),
+                              rank.stream());
+          return work;
+        };
+        EXPECT_THROW(rank.communicator().raise_on_failure(data.range()), UsageError);
+        rank.communicator().raise_on_failure(words.range());
+        reduce().wait();
+        rank.stream().synchronize();
+        EXPECT_EQ(behind.values(), (std::vector<std::int32_t>{0, 0}));
+        if (rank.index() == 1) return;
+        EXPECT_EQ(failure_of(reduce).rank, 1);
+        rank.stream().synchronize();
+        EXPECT_EQ(behind.values(), (std::vector<std::int32_t>{1, 1}));
+      },
+      with_timeout(std::chrono::seconds(2)));
+}
+
 // What `odd` calls on rank 2 and `usual` on the others ends with one error that has both words.
 void expect_disagreement(const RankOptions& how, const std::function<Work(CudaRank&, Range)>& usual,
                          const std::function<Work(CudaRank&, Range)>& odd,

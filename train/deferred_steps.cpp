@@ -1,0 +1,154 @@
+#include "train/deferred_steps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/kernels/kernels.h"
+#include "framework/kernels/noted_error.h"
+#include "train/timeline/interval.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::int64_t summary_size = 5;
+constexpr std::int64_t counted = 3;  // of it: what is counted on the device
+
+comm::Range range_of(const Tensor& tensor) {
+  return {tensor.data(), tensor.count(), tensor.dtype()};
+}
+
+Interval interval_of(const comm::Work& work) {
+  const auto times = work.times();
+  return {times.start, times.end};
+}
+
+double seconds_travelled(std::span<const comm::Work> works) {
+  std::vector<Interval> travels;
+  for (const comm::Work& work : works) travels.push_back(interval_of(work));
+  unite(travels);
+  return total(travels);
+}
+
+}  // namespace
+
+DeferredSteps::Slot::Slot(Context& context)
+    : summary(context, summary_size),
+      spoilt(context, 1),
+      noted(context, kernels::NotedError::words) {}
+
+DeferredSteps::DeferredSteps(Context& context, Replica& replica, LossCounter& counter,
+                             MicroBatches& micro_batches, const std::string& hindrance,
+                             const Log& log)
+    : context_(context),
+      replica_(replica),
+      counter_(counter),
+      micro_batches_(micro_batches),
+      summary_(Tensor::empty(context, {summary_size}, DType::float64)),
+      noted_(kernels::kernels_for(context).noted_error(context)),
+      slots_{Slot(context), Slot(context)},
+      graph_(context, replica.communication_stream(), hindrance, log) {}
+
+void DeferredSteps::enqueue(const Start& start, const data::Batch& batch) {
+  const auto begin = device::Clock::now();
+  step_ = start.step;
+  replica_.begin_update(step_, micro_batches_.parts());
+  prepare(start);
+  const bool traced = replica_.timeline().tracing();
+  bool is_first = true;
+  std::vector<comm::Work> works = graph_.run(batch, traced, [&](const data::Batch& inputs) {
+    if (!std::exchange(is_first, false)) replica_.begin_update(step_, micro_batches_.parts());
+    return enqueue_calls(inputs);
+  });
+  const std::size_t slot = std::exchange(next_slot_, 1 - next_slot_);
+  copy_results(slot);
+  pending_.push_back({.start = start,
+                      .copied = context_.compute_stream().record(),
+                      .slot = slot,
+                      .works = std::move(works),
+                      .parts = traced ? StepParts() : replica_.timeline().end_step({}),
+                      .begin = begin,
+                      .reduced_bytes = reduced_bytes_,
+                      .sent_bytes = sent_bytes_,
+                      .traced = traced});
+}
+
+// What changes from step to step goes to memory of the device, before what reads it there.
+void DeferredSteps::prepare(const Start& start) {
+  const kernels::Kernels& kernels = kernels::kernels_for(context_);
+  const std::array of_host{start.stop_requests, start.data_wait_seconds};
+  kernels.store(std::as_bytes(std::span(of_host)), summary_.slice(0, counted, summary_size));
+  kernels.set_random_step(context_, static_cast<std::uint64_t>(start.step));
+  replica_.prepare_update(start.lr);
+}
+
+// What may be captured: nothing in it waits or depends on the step but through memory.
+std::vector<comm::Work> DeferredSteps::enqueue_calls(const data::Batch& batch) {
+  Stream& compute = context_.compute_stream();
+  Stream& communication = replica_.communication_stream();
+  micro_batches_.run(batch, step_);
+  replica_.finish_backward();
+  counter_.take_into(summary_.slice(0, 0, counted));
+  if (&communication != &compute) communication.wait(compute.record());
+  const comm::Work summary =
+      replica_.communicator().all_reduce(range_of(summary_), comm::ReduceOp::sum, communication);
+  replica_.enqueue_update();
+  summary.wait_on(compute);
+  reduced_bytes_ = replica_.averager().bytes_this_step();
+  sent_bytes_ = replica_.sent_bytes();
+  std::vector<comm::Work> works = replica_.averager().works();
+  works.push_back(summary);
+  return works;
+}
+
+void DeferredSteps::copy_results(std::size_t index) {
+  Slot& slot = slots_[index];
+  Stream& compute = context_.compute_stream();
+  const auto copy = [&](const comm::Range& to, const Tensor& from) {
+    context_.copy(to.data, from.data(), from.bytes(), compute);
+  };
+  copy(slot.summary.range(), summary_);
+  copy(slot.spoilt.range(), replica_.spoilt());
+  copy(slot.noted.range(), noted_);
+}
+
+DeferredSteps::Result DeferredSteps::read() {
+  Pending step = std::move(pending_.front());
+  pending_.pop_front();
+  step.copied.wait();
+  // Whatever failed, the summary did too, or was never reached.
+  step.works.back().wait();
+  Slot& slot = slots_[step.slot];
+  kernels::throw_noted(slot.noted.values());
+  const auto now = device::Clock::now();
+  Result result{.start = step.start,
+                .total = {slot.summary[0], slot.summary[1], slot.summary[2], slot.summary[3],
+                          slot.summary[4]},
+                .is_finite = slot.spoilt[0] == 0,
+                .parts = step.traced ? replica_.end_step(step.works.back()) : parts_of(step, now),
+                .buckets = std::move(step.works),
+                .reduced_bytes = step.reduced_bytes,
+                .sent_bytes = step.sent_bytes};
+  result.buckets.pop_back();
+  last_read_ = now;
+  return result;
+}
+
+// Steps follow each other on the GPU, so one takes the time from result to result. What the GPU
+// does meanwhile the host sees by its collectives only. The last bucket sets out when the backward
+// pass has ended, or later, so from then on at least nothing is hidden.
+StepParts DeferredSteps::parts_of(const Pending& step, device::Clock::time_point end) {
+  StepParts parts = step.parts;
+  parts.step = seconds({std::max(step.begin, last_read_), end});
+  const auto buckets = std::span(step.works).first(step.works.size() - 1);
+  parts.communication = seconds_travelled(buckets);
+  if (!buckets.empty()) parts.exposed = seconds(interval_of(buckets.back()));
+  parts.compute = std::max(parts.step - parts.data_wait - parts.exposed, 0.0);
+  return parts;
+}
+
+void DeferredSteps::discard() {
+  for (const Pending& step : pending_) step.copied.wait();
+  pending_.clear();
+}
+
+}  // namespace lockstep::train

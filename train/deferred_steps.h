@@ -1,0 +1,94 @@
+// DeferredSteps: training steps on a GPU, of which the host reads what they came to while the next
+// one runs, so that it waits for none of them in the middle and the GPU never waits for the host.
+//
+// That works where the host has nothing to decide before an update (decided_on_host() in
+// train/config/rules.h). Every rank reads a step's results at the same place in its sequence of
+// steps, so all make the same decisions at the same step.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <vector>
+
+#include "train/micro_batches.h"
+#include "train/parallel/host_values.h"
+#include "train/parallel/replica.h"
+#include "train/parallel/step_summary.h"
+#include "train/step_graph.h"
+
+namespace lockstep::train {
+
+class DeferredSteps {
+ public:
+  // What the host knows of a step when it enqueues it.
+  struct Start {
+    std::int64_t step = 0;           // updates, this one included
+    std::int64_t epoch = 0;          // from 0
+    std::int64_t step_in_epoch = 0;  // from 0
+    double lr = 0;
+    double stop_requests = 0;
+    double data_wait_seconds = 0;
+  };
+  struct Result {
+    Start start;
+    StepSummary total;
+    bool is_finite = true;  // the gradients; the same on every rank
+    StepParts parts;
+    std::vector<comm::Work> buckets;
+    std::uint64_t reduced_bytes = 0, sent_bytes = 0;
+  };
+
+  // All outlive this. `counter` is that of the micro-batches; `hindrance`: see StepGraph.
+  DeferredSteps(Context& context, Replica& replica, LossCounter& counter,
+                MicroBatches& micro_batches, const std::string& hindrance, const Log& log);
+
+  // replica.begin_step() comes before it.
+  void enqueue(const Start& start, const data::Batch& batch);
+  // Steps that were enqueued and not read: at most two.
+  std::size_t pending() const { return pending_.size(); }
+  // Waits for the oldest. Throws what its collectives failed with, or what kernels found wrong with
+  // the data.
+  Result read();
+  // Waits for all and reads none.
+  void discard();
+
+ private:
+  // In page-locked memory.
+  struct Slot {
+    explicit Slot(Context& context);
+    HostValues<double> summary;
+    HostValues<std::int32_t> spoilt;
+    HostValues<std::int64_t> noted;
+  };
+  struct Pending {
+    Start start;
+    Event copied;
+    std::size_t slot = 0;
+    std::vector<comm::Work> works;  // of the buckets, and the summary's
+    StepParts parts;
+    device::Clock::time_point begin;
+    std::uint64_t reduced_bytes = 0, sent_bytes = 0;
+    bool traced = false;
+  };
+
+  std::vector<comm::Work> enqueue_calls(const data::Batch& batch);
+  void prepare(const Start& start);
+  void copy_results(std::size_t slot);
+  StepParts parts_of(const Pending& step, device::Clock::time_point end);
+
+  Context& context_;
+  Replica& replica_;
+  LossCounter& counter_;
+  MicroBatches& micro_batches_;
+  Tensor summary_;  // float64: as StepSummary, of this rank and then of all
+  Tensor noted_;    // where kernels note what they could not use
+  std::array<Slot, 2> slots_;
+  std::size_t next_slot_ = 0;
+  std::deque<Pending> pending_;
+  std::int64_t step_ = 0;  // being enqueued
+  std::uint64_t reduced_bytes_ = 0, sent_bytes_ = 0;
+  device::Clock::time_point last_read_;
+  StepGraph graph_;  // last: it goes first
+};
+
+}  // namespace lockstep::train
