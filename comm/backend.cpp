@@ -61,6 +61,7 @@ Backend own_ring() {
           .algorithms = {"auto", "ring", "two_shot", "one_shot", "halving_doubling",
                          "reduce_broadcast"},
           .devices = {DeviceKind::cpu, DeviceKind::cuda},
+          .needs_peer_access = true,
           .missing = nothing_missing,
           .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
             auto group = place.join("ring", place.rank, place.size);
@@ -169,6 +170,7 @@ Backend ring_nccl() {
   Backend backend = nccl();
   backend.name = "ring+nccl";
   backend.summary = "ring inside each host, nccl between hosts";
+  backend.needs_peer_access = true;
   backend.make = [](const BackendPlace& place, const CommunicatorOptions& options) {
     HostMap hosts = hosts_of(place, place.prefix + "/hosts");
     auto host = join_own_host(place, hosts);
@@ -215,11 +217,11 @@ void check_choice(const Backend& backend, const BackendWish& wish) {
     throw StartupError(fmt::format("backend {} does not serve ranks on {}; those that do: {}", name,
                                    wish.device == DeviceKind::cpu ? "the CPU" : "GPUs",
                                    list_for(wish.device)));
-  if (name == "ring" && !reach_each_other(wish))
+  if (backend.needs_peer_access && !reach_each_other(wish))
     throw StartupError(fmt::format(
-        "backend ring cannot work here: the GPUs cannot address each other's memory (which "
+        "backend {} cannot work here: the GPUs cannot address each other's memory (which "
         "`nvidia-smi topo -p2p r` shows); on this device there are: {}",
-        list_for(wish.device)));
+        name, list_for(wish.device)));
 }
 
 }  // namespace

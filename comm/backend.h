@@ -44,7 +44,8 @@ struct Backend {
   std::vector<DeviceKind> devices;
   bool ranks_can_be_threads = true;
   bool ranks_can_share_gpus = true;
-  bool takes_mpi_seats = false;  // its ranks are those of an MPI job, see comm/mpi/seats.h
+  bool needs_peer_access = false;  // between the GPUs of a host
+  bool takes_mpi_seats = false;    // its ranks are those of an MPI job, see comm/mpi/seats.h
   bool built_in = true;
   // What is missing on this machine; empty where it should work.
   std::function<std::string()> missing;
