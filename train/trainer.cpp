@@ -268,8 +268,10 @@ void Trainer::train_step() {
   const bool is_finite = (!may_skip() || replica_->gradients_are_finite()) &&
                          replica_->update(lr, 1 / scaler_.scale());
   const StepSummary total = summary_of_all();
-  scaler_.record(is_finite);
-  if (!is_finite) handle_nonfinite(batch);
+  if (is_finite)
+    scaler_.record(true);
+  else
+    handle_nonfinite(batch);
   replica_->buffers().end(/*used=*/is_finite);
 
   ++steps_done_;
@@ -367,7 +369,7 @@ bool Trainer::may_skip() const {
 }
 
 // The gradients that are averaged no longer tell whose was at fault: each rank computes its own
-// again.
+// again, with the loss scale that they had.
 void Trainer::handle_nonfinite(const data::Batch& batch) {
   replica_->begin_update(step_, config_.train.accumulate, /*average=*/false, scaler_.scale());
   forward_backward(batch);
@@ -376,6 +378,7 @@ void Trainer::handle_nonfinite(const data::Batch& batch) {
                                       !replica_->gradients_are_finite(), batch);
   const std::string message = fmt::format("the gradients of step {} are not finite {}", step_,
                                           describe(culprits, config_.data.file));
+  scaler_.record(false);
   if (!may_skip()) throw NumericError(message + " (train.on_nonfinite is stop)");
   if (scaler_.is_dynamic())
     log_.warning("{}: skipped on all ranks, the loss scale is {} now", message, scaler_.scale());

@@ -54,7 +54,7 @@ class CudaRingCommunicator::CudaWork final : public Work::State {
   void throw_if_failed() const override { failure_->throw_if_any(); }
   Work::Times times() const override {
     const Control::Times& times = failure_->control().times[number_ % Control::kept_times];
-    if (times.number != number_) return {};  // a later one has taken the place
+    if (number_ == 0 || times.number != number_) return {};  // none, or a later one took its place
     return {origin_.host_time(times.start), origin_.host_time(times.end)};
   }
   std::shared_ptr<const State> launched() const override { return launched_; }

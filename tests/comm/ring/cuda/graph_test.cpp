@@ -246,5 +246,17 @@ TEST(CapturedRingOfOne, ReplaysCopies) {
   });
 }
 
+// No kernel of the ring runs there, so nobody looks at the clock.
+TEST(CudaRingOfOne, HasNoTimes) {
+  run_cuda_ranks(1, [](CudaRank& rank) {
+    const OnGpu<float> data(rank.context(), filled(100, 7));
+    const Work work =
+        rank.communicator().all_reduce(data.range(), ReduceOp::sum, rank.stream(), no_tag);
+    work.wait();
+    EXPECT_EQ(work.times().start, device::Clock::time_point());
+    EXPECT_EQ(work.times().end, device::Clock::time_point());
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::comm::ring::cuda
