@@ -59,10 +59,10 @@ TEST(Compare, ShowsBackendsByTheAlgorithmsThatTheyOffer) {
 
 TEST(Compare, TellsWhyARunFailed) {
   const Sandbox sandbox;
-  // A few updates, of which none is left to be measured.
+  // One update, which is none to be measured.
   const auto end =
       sandbox.run({train_program, "compare", "--config", "config.yaml", "--gpus", "2", "--set",
-                   "train.epochs=1", "--set", "train.batch_size=150", "--rounds", "1"});
+                   "train.epochs=1", "--set", "train.batch_size=1000000", "--rounds", "1"});
   EXPECT_EQ(end.exit_code, 2) << end.output;
   EXPECT_THAT(end.output, AllOf(HasSubstr("failed"), HasSubstr("ring auto: it ended after")));
   if (!comm::has_nccl()) return;
