@@ -5,6 +5,7 @@
 
 #include "framework/kernels/kernels.h"
 #include "framework/kernels/noted_error.h"
+#include "train/parallel/tensor_range.h"
 #include "train/timeline/interval.h"
 
 namespace lockstep::train {
@@ -12,10 +13,6 @@ namespace {
 
 constexpr std::int64_t summary_size = 5;
 constexpr std::int64_t counted = 3;  // of it: what is counted on the device
-
-comm::Range range_of(const Tensor& tensor) {
-  return {tensor.data(), tensor.count(), tensor.dtype()};
-}
 
 Interval interval_of(const comm::Work& work) {
   const auto times = work.times();

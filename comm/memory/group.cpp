@@ -40,6 +40,7 @@ std::size_t part_stride(std::size_t bytes, int ranks) {
 WaitPolicy WaitPolicy::for_ranks(int ranks_on_this_host, int cores) {
   // About 40 us: a little more than it costs to wake a rank on a core that has gone idle.
   if (ranks_on_this_host <= cores) return {.spins = 2000};
+  // Enough for each of eight ranks on two cores to have its turn many times, some 50 us in all.
   return {.spins = 10, .yields = 100};
 }
 

@@ -125,7 +125,8 @@ void CachingAllocator::release_cached_locked() noexcept {
 Reservation::Reservation(CachingAllocator& allocator)
     : allocator_(allocator), thread_(std::this_thread::get_id()) {
   const std::lock_guard lock(allocator_.mutex_);
-  if (allocator_.open_ != nullptr) throw UsageError("a reservation is open already");
+  if (allocator_.open_ != nullptr)
+    throw UsageError("memory is reserved for a graph already: one is captured at a time");
   allocator_.open_ = this;
 }
 

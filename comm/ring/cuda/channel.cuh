@@ -211,7 +211,7 @@ class Channel {
       fail(Outcome::aborted, peer);
       return false;
     }
-    const int late = latest(peer);
+    const int late = who_holds_up(peer);
     fail(has_arrived(late) ? Outcome::late_to_finish : Outcome::late_to_arrive, late);
     return false;
   }
@@ -225,7 +225,7 @@ class Channel {
   // In a ring a rank waits for one that waits for another. Which one holds up all is the one that
   // has not been seen for longest, of those that are not done: who waits shows itself. `peer` is
   // the one waited for, and it stands where there is no telling.
-  __device__ int latest(int peer) const {
+  __device__ int who_holds_up(int peer) const {
     int late = peer;
     for (int other = 0; other < size(); ++other) {
       const bool is_done = device::load_relaxed(&head(other).state.epoch) > epoch_;

@@ -49,7 +49,9 @@ std::optional<RankError> Failure::from_kernels() const {
       return RankError(-1, fmt::format("{} failed on another host: number {} of those that this "
                                        "rank exchanges data with did not vouch for its part",
                                        to_string(call.signature), found.peer));
-    default:
+    case Outcome::none:
+    case Outcome::aborted:
+    case Outcome::disagree:
       break;
   }
   try {

@@ -1,5 +1,6 @@
 #include "framework/kernels/cuda/batch_norm.h"
 
+#include "framework/base/division.h"
 #include "framework/kernels/cuda/columns.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -39,7 +40,7 @@ class Strip {
 };
 
 device::LaunchShape strips_of(const BatchNormShape& shape) {
-  const std::int64_t strips = (shape.features + columns_of_a_block - 1) / columns_of_a_block;
+  const std::int64_t strips = base::ceil_div(shape.features, columns_of_a_block);
   return {static_cast<unsigned>(strips), dim3(columns_of_a_block, row_lanes)};
 }
 

@@ -1,6 +1,7 @@
 // Sums down columns, and the second stage of sums that were cut into parts.
 #pragma once
 
+#include "framework/base/division.h"
 #include "framework/kernels/cuda/reduce.h"
 #include "framework/kernels/cuda/team.cuh"
 
@@ -27,7 +28,7 @@ struct Store {
 template <class T, class Term>
 __global__ void sum_down_columns(SumPlan plan, Term term, Store<T> store, double* parts) {
   LOCKSTEP_SHARED(lane_sums, double[row_lanes][columns_of_a_block]);
-  const std::int64_t strips = (plan.across + columns_of_a_block - 1) / columns_of_a_block;
+  const std::int64_t strips = base::ceil_div(plan.across, columns_of_a_block);
   const std::int64_t tasks = plan.outputs.count * strips * plan.parts;
   for (std::int64_t task = blockIdx.x; task < tasks; task += gridDim.x) {
     const std::int64_t part = task % plan.parts;
@@ -87,7 +88,7 @@ void launch_add_parts(const device::CudaStream& stream, const SumPlan& plan, con
 template <class T, class Term>
 void launch_sum_down_columns(const device::CudaStream& stream, const SumPlan& plan, Term term,
                              const Store<T>& store, double* parts) {
-  const std::int64_t strips = (plan.across + columns_of_a_block - 1) / columns_of_a_block;
+  const std::int64_t strips = base::ceil_div(plan.across, columns_of_a_block);
   const unsigned blocks = blocks_for(plan.outputs.count * strips * plan.parts, 1);
   device::launch(stream, {blocks, dim3(columns_of_a_block, row_lanes)}, sum_down_columns<T, Term>,
                  plan, term, store, parts);

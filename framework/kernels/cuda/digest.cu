@@ -4,6 +4,7 @@
 // g has sum i, and word i of the stripes g, g + 4, ... of each kilobyte.
 #include "framework/kernels/cuda/digest.h"
 
+#include "framework/base/division.h"
 #include "framework/kernels/cuda/team.cuh"
 #include "framework/kernels/operations.h"
 
@@ -143,7 +144,7 @@ __global__ void add_block_hashes(HashConstants constants, const std::uint8_t* by
                                  std::int64_t size, std::uint64_t seed,
                                  unsigned long long* digest) {
   const Team<1> team;
-  const std::int64_t blocks = (size + block_bytes - 1) / block_bytes;
+  const std::int64_t blocks = base::ceil_div(size, block_bytes);
   for (std::int64_t block = team.first_row(); block < blocks; block += team.row_step()) {
     const HashLane hash(constants, seed + static_cast<std::uint64_t>(block), team.lane());
     const std::int64_t begin = block * block_bytes, left = size - begin;
@@ -157,8 +158,7 @@ __global__ void add_block_hashes(HashConstants constants, const std::uint8_t* by
 void launch_digest(const device::CudaStream& stream, const void* bytes, std::int64_t size,
                    std::uint64_t seed, unsigned long long* digest) {
   if (size == 0) return;
-  device::launch(stream,
-                 {blocks_for_rows<1>((size + block_bytes - 1) / block_bytes), block_threads},
+  device::launch(stream, {blocks_for_rows<1>(base::ceil_div(size, block_bytes)), block_threads},
                  add_block_hashes, HashConstants{}, static_cast<const std::uint8_t*>(bytes), size,
                  seed, digest);
 }

@@ -1,5 +1,6 @@
 #include "framework/kernels/cuda/dropout.h"
 
+#include "framework/base/division.h"
 #include "framework/kernels/cuda/grid.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -10,7 +11,7 @@ constexpr int words = 4;  // of a Philox block, one for each of so many neighbou
 template <class T>
 __global__ void drop(Dropout<T> dropout, bool aligned, const T* x, T* y) {
   const base::PhiloxKey key = base::RandomStream::key_of(dropout.purpose, *dropout.step);
-  const std::int64_t groups = (dropout.width + words - 1) / words;
+  const std::int64_t groups = base::ceil_div(dropout.width, words);
   for (std::int64_t i = grid_thread(); i < dropout.rows * groups; i += grid_stride()) {
     const std::int64_t row = i / groups, group = i % groups;
     const base::PhiloxCounter drawn =
@@ -48,7 +49,7 @@ void launch_dropout(const device::CudaStream& stream, const Dropout<T>& dropout,
   const bool aligned = dropout.width % words == 0 &&
                        reinterpret_cast<std::uintptr_t>(x) % 16 == 0 &&
                        reinterpret_cast<std::uintptr_t>(y) % 16 == 0;
-  const std::int64_t groups = (dropout.width + words - 1) / words;
+  const std::int64_t groups = base::ceil_div(dropout.width, words);
   device::launch(stream, {blocks_for(dropout.rows * groups), block_threads}, drop<T>, dropout,
                  aligned, x, y);
 }

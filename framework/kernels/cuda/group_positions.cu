@@ -3,6 +3,7 @@
 // and blocks place their chunk in order. So a place follows from the indices alone.
 #include "framework/kernels/cuda/group_positions.h"
 
+#include "framework/base/division.h"
 #include "framework/kernels/cuda/note.cuh"
 #include "framework/kernels/cuda/team.cuh"
 
@@ -153,7 +154,7 @@ int passes_of_sort(std::int64_t rows) {
 }
 
 std::int64_t counts_of_sort(std::int64_t positions) {
-  return digits * ((positions + positions_of_a_block - 1) / positions_of_a_block);
+  return digits * base::ceil_div(positions, positions_of_a_block);
 }
 
 void launch_group_positions(const device::CudaStream& stream, const PositionsByRow& groups,

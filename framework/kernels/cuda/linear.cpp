@@ -1,5 +1,6 @@
 // The linear layer: the product by cuBLAS with bias and ReLU applied before it is stored, other
 // activations in one pass after it, and the same pass backwards.
+#include "framework/base/division.h"
 #include "framework/kernels/cuda/activation.h"
 #include "framework/kernels/cuda/cublas.h"
 #include "framework/kernels/cuda/cuda_kernels.h"
@@ -77,7 +78,7 @@ void CudaKernels::bias_activation_backward(Activation activation, const Tensor& 
   plan.across_stride[0] = 1;
   plan.summed.count = rows;
   plan.part_length = rows_of_a_part;
-  plan.parts = std::max<std::int64_t>(1, (rows + rows_of_a_part - 1) / rows_of_a_part);
+  plan.parts = std::max<std::int64_t>(1, base::ceil_div(rows, rows_of_a_part));
   const Tensor saved_rows = contiguous_on_device(saved), grad_rows = contiguous_on_device(grad_y);
   const Tensor parts =
       plan.parts == 1 ? Tensor{}

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "framework/base/division.h"
 #include "framework/kernels/convert.h"
 #include "framework/kernels/cuda/map.cuh"
 #include "framework/kernels/operations.h"
@@ -125,8 +126,8 @@ void launch_copy(const device::CudaStream& stream, const MapLoop& loop, const Bi
 template <class Bits>
 void launch_transposed_copy(const device::CudaStream& stream, const TransposedMatrices& matrices,
                             const Bits* x, Bits* out) {
-  const std::int64_t down = (matrices.rows + tile - 1) / tile;
-  const std::int64_t across = (matrices.columns + tile - 1) / tile;
+  const std::int64_t down = base::ceil_div(matrices.rows, tile);
+  const std::int64_t across = base::ceil_div(matrices.columns, tile);
   const unsigned blocks = blocks_for(matrices.batch.count * down * across, 1);
   device::launch(stream, {blocks, dim3(tile, tile_rows)}, copy_transposed<Bits>, matrices, down,
                  across, x, out);

@@ -116,9 +116,11 @@ __global__ void send_pair(WordPair* slot, std::uint64_t low, std::uint64_t high)
 }
 
 __global__ void receive_pair(const WordPair* slot, std::uint64_t* out) {
-  const std::uint64_t deadline = global_timer() + long_enough;
+  const auto is_there = [](std::uint64_t word) { return word != 0; };
   WordPair pair = load_relaxed_pair(slot);
-  while ((pair.low == 0 || pair.high == 0) && global_timer() < deadline) {
+  while (!is_there(pair.low) || !is_there(pair.high)) {
+    const std::uint64_t* const missing = is_there(pair.low) ? &slot->high : &slot->low;
+    if (spin_until(missing, is_there, within(long_enough)) != SpinEnd::ready) return;
     pair = load_relaxed_pair(slot);
   }
   out[0] = pair.low;
