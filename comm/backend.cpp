@@ -187,16 +187,18 @@ std::string list_of_built_in() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-// "ring, gloo": what serves the device.
-std::string list_for(DeviceKind device) {
-  std::vector<std::string> names;
-  for (const Backend& backend : backends())
-    if (backend.built_in && contains(backend.devices, device)) names.push_back(backend.name);
-  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
-}
-
 bool reach_each_other(const BackendWish& wish) {
   return wish.device == DeviceKind::cpu || wish.workers == 1 || wish.gpus_have_peer_access;
+}
+
+// "ring, gloo": what serves the devices.
+std::string list_for(const BackendWish& wish) {
+  std::vector<std::string> names;
+  for (const Backend& backend : backends())
+    if (backend.built_in && contains(backend.devices, wish.device) &&
+        (!backend.needs_peer_access || reach_each_other(wish)))
+      names.push_back(backend.name);
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
 
 void check_choice(const Backend& backend, const BackendWish& wish) {
@@ -212,16 +214,16 @@ void check_choice(const Backend& backend, const BackendWish& wish) {
         fmt::format("backend {} takes a GPU for each worker, found several workers on one", name));
   if (const std::string missing = backend.missing(); !missing.empty())
     throw StartupError(fmt::format("backend {} cannot work here: {}; on this device there are: {}",
-                                   name, missing, list_for(wish.device)));
+                                   name, missing, list_for(wish)));
   if (!contains(backend.devices, wish.device))
     throw StartupError(fmt::format("backend {} does not serve ranks on {}; those that do: {}", name,
                                    wish.device == DeviceKind::cpu ? "the CPU" : "GPUs",
-                                   list_for(wish.device)));
+                                   list_for(wish)));
   if (backend.needs_peer_access && !reach_each_other(wish))
     throw StartupError(fmt::format(
         "backend {} cannot work here: the GPUs cannot address each other's memory (which "
         "`nvidia-smi topo -p2p r` shows); on this device there are: {}",
-        name, list_for(wish.device)));
+        name, list_for(wish)));
 }
 
 }  // namespace

@@ -132,14 +132,20 @@ DeferredSteps::Result DeferredSteps::read() {
 
 // Steps follow each other on the GPU, so one takes the time from result to result. What the GPU
 // does meanwhile the host sees by its collectives only. The last bucket sets out when the backward
-// pass has ended, or later, so from then on at least nothing is hidden.
+// pass has ended, or later, so from then on at least nothing is hidden; on the compute stream
+// nothing ever is. The host's wait for data counts as far as the GPU can have waited too.
 StepParts DeferredSteps::parts_of(const Pending& step, device::Clock::time_point end) {
-  StepParts parts = step.parts;
+  StepParts parts;
   parts.step = seconds({std::max(step.begin, last_read_), end});
   const auto buckets = std::span(step.works).first(step.works.size() - 1);
-  parts.communication = seconds_travelled(buckets);
-  if (!buckets.empty()) parts.exposed = seconds(interval_of(buckets.back()));
-  parts.compute = std::max(parts.step - parts.data_wait - parts.exposed, 0.0);
+  parts.communication = std::min(seconds_travelled(buckets), parts.step);
+  const bool overlaps = &replica_.communication_stream() != &context_.compute_stream();
+  if (!overlaps)
+    parts.exposed = parts.communication;
+  else if (!buckets.empty())
+    parts.exposed = std::min(seconds(interval_of(buckets.back())), parts.communication);
+  parts.data_wait = std::min(step.parts.data_wait, parts.step - parts.exposed);
+  parts.compute = parts.step - parts.exposed - parts.data_wait;
   return parts;
 }
 

@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -101,6 +102,10 @@ Scheduler::Scheduler(Random& random, StreamPolicy policy, DeviceSide& devices)
       policy_(policy),
       devices_(devices),
       device_thread_(std::make_unique<Participant>()) {
+  // Threads that are no part of the program take none of its signals, as the driver's do not.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_create(
       &device_pthread_, nullptr,
       [](void* scheduler) -> void* {
@@ -115,6 +120,7 @@ Scheduler::Scheduler(Random& random, StreamPolicy policy, DeviceSide& devices)
         return nullptr;
       },
       this);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Scheduler::~Scheduler() {

@@ -73,6 +73,7 @@ TEST(EmulatedDevices, ThatReachNoOtherAreNotForTheRing) {
   const auto ring = sandbox.run(on_gpus(sandbox, 2, one_step, {"--backend", "ring"}), apart);
   EXPECT_EQ(ring.exit_code, 5) << ring.output;
   EXPECT_THAT(ring.output, HasSubstr("backend ring cannot work here: the GPUs cannot address"));
+  EXPECT_THAT(ring.output, HasSubstr("on this device there are: nccl\n"));
   const auto automatic = sandbox.run(on_gpus(sandbox, 2, one_step), apart);
   EXPECT_EQ(automatic.exit_code, 0) << automatic.output;
   EXPECT_THAT(automatic.output,

@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
 
 #include "tests/end_to_end/emulated_gpus.h"
+#include "train/checkpoint.h"
 
 namespace lockstep::tests {
 namespace {
@@ -148,6 +152,44 @@ TEST(EmulatedGraphs, ARowThatIsNotFiniteIsNamed) {
                                      HasSubstr("rank 0")));
     EXPECT_EQ(metrics(run_folder(sandbox, end), "step").size(), 6u);
   }
+}
+
+// compute.graph: on suited the machine that trained, and an evaluation has no steps.
+TEST(EmulatedGraphs, ACheckpointIsEvaluatedWhereThereAreNone) {
+  const Sandbox sandbox(uneven_rows);
+  Arguments settings = settings_of("on", {}, 1);
+  settings.emplace_back("checkpoint.every_epochs=1");
+  const auto gpus = sandbox.run(on_gpus(sandbox, 2, settings));
+  ASSERT_EQ(gpus.exit_code, 0) << gpus.output;
+  const auto end = sandbox.run(
+      {train_program, "evaluate", newest_checkpoint_of(run_folder(sandbox, gpus)), "--gpus", "2"});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
+}
+
+TEST(EmulatedGraphs, ThatAreAskedForWhereThereAreNoneAreRefusedBeforeARun) {
+  const Sandbox sandbox(uneven_rows);
+  const auto end = sandbox.run(sandbox.train(2, {"compute.graph=on"}, {"--device", "auto"}));
+  EXPECT_EQ(end.exit_code, 2) << end.output;
+  EXPECT_THAT(end.output, HasSubstr("error: compute.graph: found on, expected auto or off with "
+                                    "compute.device: cpu"));
+  EXPECT_FALSE(std::filesystem::exists(sandbox.path("runs")));
+}
+
+// SIG-1, when a step is enqueued that the host has not read.
+TEST(EmulatedGraphs, AnInterruptedRunSavesTheStepThatItStoppedAfter) {
+  const Sandbox sandbox(uneven_rows);
+  Arguments settings = settings_of("on", {}, 100000);
+  settings.emplace_back("checkpoint.every_epochs=100000");
+  Program program(on_gpus(sandbox, 2, settings), sandbox.options(seed(2)));
+  program.wait_for_output("epoch 3/100000 done");
+  program.signal(SIGINT);
+  const auto end = program.wait();
+  EXPECT_EQ(end.exit_code, 130) << end.output;
+  const std::string folder = run_folder(sandbox, end);
+  EXPECT_THAT(rank_log(folder, 0), HasSubstr(launched));
+  const auto step = metrics(folder, "step").back()["step"].get<std::int64_t>();
+  EXPECT_THAT(end.output, HasSubstr(fmt::format("stopped after step {}", step)));
+  EXPECT_EQ(train::summarize_checkpoint(newest_checkpoint_of(folder)).progress.steps_done, step);
 }
 
 // HANG-1, in a launched step: kernels of the others wait until the deadline.

@@ -55,6 +55,7 @@ Task task_of(const TrainRequest& request) {
         {"comm.algorithm", "auto", "train evaluate"},
         {"comm.tuning", "null", "train evaluate"},
         {"compute.products", "float32", "train evaluate"},
+        {"compute.graph", "auto", "train evaluate"},
     };
     overrides.insert(overrides.end(), request.overrides.begin(), request.overrides.end());
     return {parse_config(summarize_checkpoint(checkpoint).config, checkpoint, overrides),
@@ -157,12 +158,13 @@ int train(const TrainRequest& request) {
   const DeviceChoice device = choose_device(config.compute.device, workers, request.oversubscribe);
   config.compute.device = device.device;
   require_hook_serves(config.data_parallel.hook, device_kind(config));
-  if (const std::string why = why_no_products(config); !why.empty())
-    throw ConfigError("compute.products: " + why);
   const LaunchKind kind = choose_launcher(request.kind, device);
   const comm::BackendChoice backend = choose_backend(config, workers, kind, device);
   config.comm.backend = backend.name;
   if (backend.name.find('+') == std::string::npos) config.comm.ranks_per_host.reset();
+  // What goes with auto need not go with what was chosen.
+  if (const auto broken = broken_rules(config); !broken.empty())
+    throw ConfigError(fmt::format("{}: {}", broken.front().key, broken.front().text));
   if (mpi_place && mpi_place->rank > 0) return lend_mpi_seat(*mpi_place, config);
   const PlacementChoice placement = choose_placement(config.compute, workers);
   config.compute.pin = placement.pin ? "on" : "off";

@@ -73,6 +73,17 @@ void add_tuning_rules(const Config::Comm& comm, std::vector<BrokenRule>& broken)
   }
 }
 
+std::string why_no_products(const Config& config) {
+  const std::string& products = config.compute.products;
+  if (products == "float32") return {};
+  if (config.compute.device == "cpu")
+    return fmt::format("found {}, expected float32 for workers on CPUs", products);
+  if (config.train.dtype != DType::float32)
+    return fmt::format("found {} with train.dtype: {}, expected float32, or train.dtype: float32",
+                       products, base::name_of(config.train.dtype));
+  return {};
+}
+
 }  // namespace
 
 std::string decided_on_host(const Config& config) {
@@ -132,17 +143,6 @@ std::vector<BrokenRule> broken_rules(const Config& config) {
          fmt::format("found {}, expected the name of a folder without a path", *config.run.name)});
   }
   return broken;
-}
-
-std::string why_no_products(const Config& config) {
-  const std::string& products = config.compute.products;
-  if (products == "float32") return {};
-  if (config.compute.device == "cpu")
-    return fmt::format("found {}, expected float32 for workers on CPUs", products);
-  if (config.train.dtype != DType::float32)
-    return fmt::format("found {} with train.dtype: {}, expected float32, or train.dtype: float32",
-                       products, base::name_of(config.train.dtype));
-  return {};
 }
 
 }  // namespace lockstep::train

@@ -19,8 +19,4 @@ std::string decided_on_host(const Config& config);
 
 std::vector<BrokenRule> broken_rules(const Config& config);
 
-// Why compute.products cannot be had, which may show only when the device has been chosen; empty
-// where it can.
-std::string why_no_products(const Config& config);
-
 }  // namespace lockstep::train

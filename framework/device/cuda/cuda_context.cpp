@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <array>
 #include <cstdlib>
@@ -18,6 +19,23 @@
 
 namespace lockstep::device {
 namespace {
+
+// While there is one, threads that are started never take a signal, which is for the program's own
+// to take.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 class CudaContext final : public Context {
  public:
@@ -99,6 +117,7 @@ void prepare_cuda_process() {
 }
 
 CudaDevices cuda_devices() {
+  const SignalsBlocked for_the_drivers_threads;
   CudaDevices devices;
   const cudaError_t status = cudaGetDeviceCount(&devices.count);
   if (status == cudaSuccess && devices.count > 0) return devices;

@@ -82,7 +82,9 @@ TEST(DeferredSteps, AreReadOneAfterTheOther) {
       EXPECT_LT(result.total.loss_sum, before);
       EXPECT_EQ(result.total.stop_requests, result.start.step == 7 ? 1 : 0);
       EXPECT_GT(result.parts.communication, 0);
-      EXPECT_GE(result.parts.step, result.parts.exposed);
+      EXPECT_NEAR(result.parts.compute + result.parts.exposed + result.parts.data_wait,
+                  result.parts.step, 1e-9);
+      EXPECT_LE(result.parts.exposed, result.parts.communication);
       EXPECT_GT(result.reduced_bytes, 0u);
       before = result.total.loss_sum;
     }
