@@ -102,10 +102,12 @@ Scheduler::Scheduler(Random& random, StreamPolicy policy, DeviceSide& devices)
       policy_(policy),
       devices_(devices),
       device_thread_(std::make_unique<Participant>()) {
-  // Threads that are no part of the program take none of its signals, as the driver's do not.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // Threads that are no part of the program take no signals that are sent to it, as the driver's do
+  // not. (Those of faults must come through: kernels run here, and the guard watches them.)
+  sigset_t sent, before;
+  sigemptyset(&sent);
+  for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&sent, signal);
+  pthread_sigmask(SIG_BLOCK, &sent, &before);
   pthread_create(
       &device_pthread_, nullptr,
       [](void* scheduler) -> void* {

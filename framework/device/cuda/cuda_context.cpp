@@ -20,14 +20,15 @@
 namespace lockstep::device {
 namespace {
 
-// While there is one, threads that are started never take a signal, which is for the program's own
-// to take.
+// While there is one, threads that are started never take a signal that is sent to the program,
+// whose own threads wait for it.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    sigset_t sent;
+    sigemptyset(&sent);
+    for (const int signal : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&sent, signal);
+    pthread_sigmask(SIG_BLOCK, &sent, &before_);
   }
   ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
   SignalsBlocked(const SignalsBlocked&) = delete;
