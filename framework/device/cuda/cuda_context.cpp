@@ -2,9 +2,9 @@
 
 #include <cuda_runtime.h>
 #include <fmt/format.h>
-#include <signal.h>
 
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #if __has_include(<nvtx3/nvToolsExt.h>)
 #include <nvtx3/nvToolsExt.h>
