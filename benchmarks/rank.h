@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 
@@ -43,9 +41,7 @@ inline void describe_ranks(CLI::App& app, RankOptions& options) {
 // The GPUs that so many ranks take, in turns; empty for ranks on the CPU.
 inline std::vector<int> gpus_of(const RankOptions& options, int ranks) {
   if (options.kind() == DeviceKind::cpu) return {};
-  std::vector<int> gpus(static_cast<std::size_t>(std::min(device::cuda_devices().count, ranks)));
-  std::iota(gpus.begin(), gpus.end(), 0);
-  return gpus;
+  return device::cuda_devices().of_ranks(ranks);
 }
 
 // By the launcher and by each rank, with the same result.
@@ -66,12 +62,12 @@ inline std::string backend_of(const RankOptions& options, int ranks) {
 // would have to share one: their kernels would take turns there and wait for each other for ever.
 inline std::unique_ptr<Context> make_gpu(const RankOptions& options, const train::Worker& worker) {
   if (options.kind() == DeviceKind::cpu) return nullptr;
-  const int gpus = device::cuda_devices().count;
-  if (gpus > 0 && gpus < worker.world_size() && options.launcher != "threads")
+  const device::CudaDevices gpus = device::cuda_devices();
+  if (gpus.count > 0 && gpus.count < worker.world_size() && options.launcher != "threads")
     throw StartupError(fmt::format(
         "{} ranks on {} GPUs: ranks that share one must be threads (--launcher threads)",
-        worker.world_size(), gpus));
-  return device::make_cuda_context(gpus > 0 ? worker.rank() % gpus : 0, worker.rank());
+        worker.world_size(), gpus.count));
+  return device::make_cuda_context(gpus.of_rank(worker.rank()), worker.rank());
 }
 
 // `label` is used once in a run; `more` has what the options do not say.

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "comm/backend.h"
 #include "framework/base/log.h"
 #include "framework/base/units.h"
@@ -28,12 +26,12 @@ Log make_log(const Config& config, const RunOptions& options, int rank) {
              /*console=*/rank == 0);
 }
 
-// Ranks take the GPUs in turn; there are more ranks than GPUs only where that was asked for.
+// There are more ranks than GPUs only where that was asked for.
 std::unique_ptr<Context> make_context(const Config& config, const Worker& worker) {
   if (config.compute.device != "cuda")
     return device::make_cpu_context(threads_of_worker(config.compute, worker.world_size()));
-  const int gpus = std::max(device::cuda_devices().count, 1);
-  auto context = device::make_cuda_context(worker.rank() % gpus, worker.rank());
+  auto context =
+      device::make_cuda_context(device::cuda_devices().of_rank(worker.rank()), worker.rank());
   const auto precision = kernels::product_precision_from_name(config.compute.products);
   if (precision != kernels::ProductPrecision::float32)
     kernels::kernels_for(*context).set_product_precision(*context, precision);

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <numeric>
 #include <set>
 #include <string_view>
 
@@ -78,15 +77,15 @@ StartupError too_few_gpus(int gpus, int workers) {
       fmt::join(found, ", ")));
 }
 
-DeviceChoice choose_gpus(int gpus, int workers, bool oversubscribe) {
-  if (workers > gpus && !oversubscribe) throw too_few_gpus(gpus, workers);
-  const int used = std::min(gpus, workers);
+DeviceChoice choose_gpus(const device::CudaDevices& gpus, int workers, bool oversubscribe) {
+  if (workers > gpus.count && !oversubscribe) throw too_few_gpus(gpus.count, workers);
+  DeviceChoice choice{"cuda", {}};
+  choice.gpus = gpus.of_ranks(workers);
+  const std::size_t used = choice.gpus.size();
   const std::string on =
       fmt::format("{} GPU{}, the first is {}", used, used == 1 ? "" : "s", describe_gpu(0));
-  DeviceChoice choice{"cuda", "training on " + on};
-  choice.gpus.resize(static_cast<std::size_t>(used));
-  std::iota(choice.gpus.begin(), choice.gpus.end(), 0);
-  choice.shares_gpus = workers > gpus;
+  choice.line = "training on " + on;
+  choice.shares_gpus = workers > gpus.count;
   if (choice.shares_gpus) choice.line = fmt::format("training with {} workers on {}", workers, on);
   return choice;
 }
@@ -98,7 +97,7 @@ DeviceChoice choose_device(const std::string& asked, int workers, bool oversubsc
       fmt::format("training with {} CPU worker{}", workers, workers == 1 ? "" : "s");
   if (asked == "cpu") return {"cpu", workers_of_cpu};
   const device::CudaDevices gpus = device::cuda_devices();
-  if (gpus.count > 0) return choose_gpus(gpus.count, workers, oversubscribe);
+  if (gpus.count > 0) return choose_gpus(gpus, workers, oversubscribe);
   if (asked == "auto")
     return {"cpu", fmt::format("no GPU found ({}): {}", gpus.reason, workers_of_cpu)};
   throw StartupError(

@@ -2,9 +2,12 @@
 // that there is no device.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "framework/device/context.h"
 
@@ -19,6 +22,14 @@ void prepare_cuda_process();
 struct CudaDevices {
   int count = 0;
   std::string reason;  // why there are none; empty otherwise
+
+  // Ranks take them in turns. Where there are none a rank has the first, which says so when asked.
+  int of_rank(int rank) const { return count > 0 ? rank % count : 0; }
+  std::vector<int> of_ranks(int ranks) const {  // together
+    std::vector<int> devices(static_cast<std::size_t>(std::min(count, ranks)));
+    std::iota(devices.begin(), devices.end(), 0);
+    return devices;
+  }
 };
 
 // The GPUs that this process may use (CUDA_VISIBLE_DEVICES counts). Initialises none of them. Never
