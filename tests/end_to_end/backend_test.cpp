@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <set>
 #include <thread>
@@ -218,65 +220,69 @@ TEST_F(UnderMpirun, TheRanksTakeThePlacesOfItsProcesses) {
   EXPECT_EQ(final_weights(counted), final_weights(alone));
 }
 
-// The test runs whose MPI names its files after the run leave none of them, however they end.
+// However a run ends, nothing is left of the files in which its MPI meets.
 class MpiFiles : public UnderMpirun {
  protected:
-  static std::set<std::string> files() {
+  // The files of MPI that the ranks of a run that trains have mapped, and the folder of its job.
+  // Other runs on this machine, of tests beside this one too, have files of the same kind.
+  static std::set<std::string> files_of(const Program& program) {
+    program.wait_for_output("epoch 2/100000 done");
     std::set<std::string> found;
-    std::error_code error;
-    for (const char* folder : {"/dev/shm", "/tmp"})
-      for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-        const std::string name = entry.path().filename();
-        for (const char* prefix : {"lockstep-mpi-", "vader_segment.", "ompi."})
-          if (name.starts_with(prefix)) found.insert(entry.path());
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::ifstream maps(fmt::format("/proc/{}/maps", program.worker(rank)));
+      for (std::string line; std::getline(maps, line);) {
+        const std::string file = line.substr(std::min(line.find('/'), line.size()));
+        for (const char* prefix : {"/dev/shm/lockstep-mpi-", "/tmp/lockstep-mpi-"})
+          if (file.starts_with(prefix))
+            found.insert(file.substr(0, file.find('/', std::strlen(prefix))));
+        for (const char* part : {"/lockstep-mpi-", "/vader_segment.", "/ompi."})
+          if (file.find(part) != std::string::npos) found.insert(file);
       }
+    }
+    EXPECT_THAT(found, ::testing::Not(::testing::IsEmpty()));
     return found;
   }
-  // Those that are there beside `before`, once a moment has passed.
-  static std::vector<std::string> left(const std::set<std::string>& before) {
-    std::vector<std::string> more;
-    for (int attempt = 0; attempt < 100; ++attempt) {
-      more.clear();
-      const auto now = files();
-      std::set_difference(now.begin(), now.end(), before.begin(), before.end(),
-                          std::back_inserter(more));
-      if (more.empty()) break;
+  // Those that are still there once the ends of all processes had their time.
+  static std::vector<std::string> left(const std::set<std::string>& files) {
+    std::vector<std::string> there;
+    for (int attempt = 0; attempt < 500; ++attempt) {
+      there.clear();
+      std::copy_if(files.begin(), files.end(), std::back_inserter(there),
+                   [](const std::string& file) { return std::filesystem::exists(file); });
+      if (there.empty()) break;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    return more;
+    return there;
   }
   Arguments long_run() const {
-    return sandbox_.train(3, {"train.epochs=100000"}, {"--backend", "mpi"});
+    return sandbox_.train(ranks, {"train.epochs=100000"}, {"--backend", "mpi"});
   }
+  static constexpr int ranks = 3;
 };
 
 TEST_F(MpiFiles, AreGoneWhenARankWasKilled) {
-  const auto before = files();
   Program program(long_run(), sandbox_.options());
-  program.wait_for_output("epoch 2/100000 done");
-  EXPECT_NE(files(), before) << "the test does not see what MPI makes";
+  const auto files = files_of(program);
   kill(program.worker(1), SIGKILL);
   EXPECT_EQ(program.wait().exit_code, 6);
-  EXPECT_THAT(left(before), ::testing::IsEmpty());
+  EXPECT_THAT(left(files), ::testing::IsEmpty());
 }
 
 TEST_F(MpiFiles, AreGoneWhenTheLauncherWasKilled) {
-  const auto before = files();
   Program program(long_run(), sandbox_.options());
-  program.wait_for_output("epoch 2/100000 done");
+  const auto files = files_of(program);
   program.signal(SIGKILL);
   program.wait();
   EXPECT_TRUE(program.is_gone(std::chrono::seconds(5)));
-  EXPECT_THAT(left(before), ::testing::IsEmpty());
+  EXPECT_THAT(left(files), ::testing::IsEmpty());
 }
 
 TEST_F(MpiFiles, AreGoneWhenARankUnderMpirunWasKilled) {
-  const auto before = files();
-  Program program(mpirun(3, long_run()), sandbox_.options());
-  program.wait_for_output("epoch 2/100000 done");
+  Program program(mpirun(ranks, long_run()), sandbox_.options());
+  const auto files = files_of(program);
   kill(program.worker(1), SIGKILL);
   EXPECT_NE(program.wait().exit_code, 0);
-  EXPECT_THAT(left(before), ::testing::IsEmpty());
+  EXPECT_THAT(left(files), ::testing::IsEmpty());
 }
 
 // COLL-3: the module is there and MPI is not.
