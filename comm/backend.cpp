@@ -60,6 +60,7 @@ Backend own_ring() {
           .summary = "the project's own, for ranks of one host",
           .algorithms = {"auto", "ring", "two_shot", "one_shot", "halving_doubling",
                          "reduce_broadcast"},
+          .gpu_algorithms = {"auto", "ring", "two_shot", "one_shot"},
           .devices = {DeviceKind::cpu, DeviceKind::cuda},
           .needs_peer_access = true,
           .missing = nothing_missing,
@@ -171,6 +172,7 @@ Backend ring_nccl() {
   backend.name = "ring+nccl";
   backend.summary = "ring inside each host, nccl between hosts";
   backend.needs_peer_access = true;
+  backend.needs_even_hosts = true;
   backend.make = [](const BackendPlace& place, const CommunicatorOptions& options) {
     HostMap hosts = hosts_of(place, place.prefix + "/hosts");
     auto host = join_own_host(place, hosts);
@@ -203,12 +205,20 @@ std::string list_for(const BackendWish& wish) {
 
 void check_choice(const Backend& backend, const BackendWish& wish) {
   const std::string& name = backend.name;
-  if (!contains(backend.algorithms, wish.algorithm))
-    throw ConfigError(fmt::format("comm.algorithm: found {}, expected one of {} for the backend {}",
-                                  wish.algorithm, fmt::join(backend.algorithms, ", "), name));
+  const auto& algorithms = backend.algorithms_on(wish.device);
+  if (!contains(algorithms, wish.algorithm))
+    throw ConfigError(
+        fmt::format("comm.algorithm: found {}, expected one of {} for the backend {}{}",
+                    wish.algorithm, fmt::join(algorithms, ", "), name,
+                    contains(backend.algorithms, wish.algorithm) ? " between GPUs" : ""));
   if (wish.ranks_are_threads && !backend.ranks_can_be_threads)
     throw ConfigError(fmt::format(
         "comm.backend: {} needs ranks that are processes, found --launcher threads", name));
+  if (backend.needs_even_hosts && wish.workers != wish.hosts * wish.most_workers_on_host)
+    throw ConfigError(fmt::format(
+        "comm.backend: {} needs as many workers on every host, found {} on {} hosts with up to {} "
+        "on each",
+        name, wish.workers, wish.hosts, wish.most_workers_on_host));
   if (wish.workers_share_gpus && !backend.ranks_can_share_gpus)
     throw StartupError(
         fmt::format("backend {} takes a GPU for each worker, found several workers on one", name));

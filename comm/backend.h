@@ -39,12 +39,14 @@ struct BackendPlace {
 
 struct Backend {
   std::string name;
-  std::string summary;                  // half a sentence, for lists
-  std::vector<std::string> algorithms;  // of all_reduce, "auto" first
+  std::string summary;                           // half a sentence, for lists
+  std::vector<std::string> algorithms;           // of all_reduce, "auto" first
+  std::vector<std::string> gpu_algorithms = {};  // between GPUs, where they are fewer
   std::vector<DeviceKind> devices;
   bool ranks_can_be_threads = true;
   bool ranks_can_share_gpus = true;
   bool needs_peer_access = false;  // between the GPUs of a host
+  bool needs_even_hosts = false;   // the same number of ranks on each
   bool takes_mpi_seats = false;    // its ranks are those of an MPI job, see comm/mpi/seats.h
   bool built_in = true;
   // What is missing on this machine; empty where it should work.
@@ -55,6 +57,10 @@ struct Backend {
   // The same without what MessageCommunicator adds; of backends that pass messages alone.
   std::function<std::unique_ptr<Transport>(const BackendPlace&, const CommunicatorOptions&)>
       connect = nullptr;
+
+  const std::vector<std::string>& algorithms_on(DeviceKind device) const {
+    return device == DeviceKind::cuda && !gpu_algorithms.empty() ? gpu_algorithms : algorithms;
+  }
 };
 
 // All that the program knows, those that are not in this build included.
@@ -72,7 +78,8 @@ struct BackendWish {
   DeviceKind device = DeviceKind::cpu;
   bool ranks_are_threads = false;
   int workers = 1;
-  int hosts = 1;  // that the workers are on
+  int hosts = 1;                 // that the workers are on
+  int most_workers_on_host = 1;  // of any of them
   // Whether every worker's GPU can address the memory of every other's on its host (see
   // gpus_reach_each_other() of comm/ring/ring.h).
   bool gpus_have_peer_access = true;

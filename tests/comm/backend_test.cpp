@@ -107,6 +107,28 @@ TEST(Backends, AlgorithmsOfOthersAreRefusedWithTheirOwn) {
               AllOf(HasSubstr("bcube"), HasSubstr("two_shot"), HasSubstr("ring")));
 }
 
+TEST(Backends, TheRingHasFewerAlgorithmsBetweenGpus) {
+  BackendWish wish{.backend = "ring", .algorithm = "halving_doubling", .workers = 4};
+  EXPECT_EQ(choose_backend(wish).name, "ring");
+  wish.device = DeviceKind::cuda;
+  for (const char* const algorithm : {"halving_doubling", "reduce_broadcast"}) {
+    wish.algorithm = algorithm;
+    EXPECT_THAT(error_of<ConfigError>(wish),
+                AllOf(HasSubstr(algorithm), HasSubstr("one of auto, ring, two_shot, one_shot for"),
+                      HasSubstr("ring between GPUs")));
+  }
+}
+
+TEST(Backends, RingAndNcclNeedsHostsOfOneSize) {
+  if (!has_nccl()) GTEST_SKIP() << "NCCL is not in this build";
+  BackendWish wish{.backend = "ring+nccl",
+                   .device = DeviceKind::cuda,
+                   .workers = 3,
+                   .hosts = 2,
+                   .most_workers_on_host = 2};
+  EXPECT_THAT(error_of<ConfigError>(wish), HasSubstr("found 3 on 2 hosts with up to 2 on each"));
+}
+
 TEST(Backends, ThoseThatAreNotBuiltInSaySo) {
   for (const Backend& backend : backends()) {
     if (backend.built_in) continue;

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/end_to_end/emulated_gpus.h"
 
 namespace lockstep::tests {
@@ -81,6 +83,23 @@ TEST(EmulatedDevices, ThatReachNoOtherAreNotForTheRing) {
   const auto alone = sandbox.run(on_gpus(sandbox, 1, one_step), apart);
   EXPECT_EQ(alone.exit_code, 0) << alone.output;
   EXPECT_THAT(alone.output, HasSubstr("backend ring: auto"));
+}
+
+// What only ranks could find out was found when the run's folder was there already.
+TEST(EmulatedDevices, RefuseWhatTheirBackendsLackBeforeARun) {
+  const Sandbox sandbox(few_rows);
+  const std::vector<std::pair<Arguments, const char*>> cases{
+      {{"comm.algorithm=halving_doubling"},
+       "error: comm.algorithm: found halving_doubling, expected one of auto, ring, two_shot, "
+       "one_shot for the backend ring between GPUs"},
+      {{"comm.backend=ring+nccl", "comm.ranks_per_host=2"},
+       "error: comm.backend: ring+nccl needs as many workers on every host, found 3 on 2 hosts"}};
+  for (const auto& [settings, line] : cases) {
+    const auto end = sandbox.run(on_gpus(sandbox, 3, settings));
+    EXPECT_EQ(end.exit_code, 2) << end.output;
+    EXPECT_THAT(end.output, HasSubstr(line));
+    EXPECT_FALSE(std::filesystem::exists(sandbox.path("runs")));
+  }
 }
 
 TEST(EmulatedDevices, AreNotForHooksThatComputeOnTheHost) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <random>
 #include <utility>
@@ -103,6 +104,7 @@ comm::BackendChoice choose_backend(const Config& config, int workers, LaunchKind
                                .ranks_are_threads = kind == LaunchKind::threads,
                                .workers = workers,
                                .hosts = 1 + (workers - 1) / ranks_per_host,
+                               .most_workers_on_host = std::min(workers, ranks_per_host),
                                .gpus_have_peer_access = comm::gpus_reach_each_other(device.gpus),
                                .workers_share_gpus = device.shares_gpus});
 }
