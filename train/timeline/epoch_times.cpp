@@ -1,7 +1,7 @@
 #include "train/timeline/epoch_times.h"
 
 #include <algorithm>
-#include <array>
+#include <utility>
 
 #include "train/parallel/gather.h"
 
@@ -31,12 +31,22 @@ int EpochTimes::slowest() const {
   return static_cast<int>(found - ranks.begin());
 }
 
+double EpochTimes::waited_share(int rank) const {
+  double steps = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (r != static_cast<std::size_t>(rank)) steps += ranks[r].parts.step;
+  const double waited =
+      ranks[static_cast<std::size_t>(rank)].waited_for * static_cast<double>(ranks.size() - 1);
+  return steps > 0 ? waited / steps : 0;
+}
+
 EpochRecorder::EpochRecorder(Context& context, comm::Communicator& communicator)
     : context_(context),
       communicator_(communicator),
-      starts_(context, window * static_cast<std::size_t>(communicator.size())) {
-  times_.ranks.resize(static_cast<std::size_t>(communicator.size()));
-}
+      last_(static_cast<std::size_t>(communicator.size())),
+      waits_(static_cast<std::size_t>(communicator.size())),
+      ends_(window),
+      starts_(context, window * static_cast<std::size_t>(communicator.size())) {}
 
 void EpochRecorder::add(const StepParts& parts, std::span<const comm::Work> works, Stream& stream) {
   parts_ += parts;
@@ -44,44 +54,52 @@ void EpochRecorder::add(const StepParts& parts, std::span<const comm::Work> work
   const std::size_t own = window * static_cast<std::size_t>(communicator_.rank());
   for (const comm::Work& work : works) {
     if (count_ == window) exchange(stream);
-    starts_[own + count_++] = nanoseconds(work.times().start);
+    const auto times = work.times();
+    starts_[own + count_] = nanoseconds(times.start);
+    ends_[count_++] = nanoseconds(times.end);
   }
 }
 
 void EpochRecorder::exchange(Stream& stream) {
   communicator_.all_gather(starts_.range(), stream).wait();
-  const auto ranks = times_.ranks.size();
+  const auto ranks = last_.size(), own = static_cast<std::size_t>(communicator_.rank());
   for (std::size_t c = 0; c < count_; ++c) {
     std::size_t last = 0;
-    std::int64_t earlier = 0;  // sum of how much earlier than rank 0 each rank came
-    for (std::size_t r = 0; r < ranks; ++r) {
+    for (std::size_t r = 0; r < ranks; ++r)
       if (starts_[r * window + c] > starts_[last * window + c]) last = r;
-      earlier += starts_[c] - starts_[r * window + c];
-    }
-    const std::int64_t waited =
-        static_cast<std::int64_t>(ranks) * (starts_[last * window + c] - starts_[c]) + earlier;
-    ++times_.ranks[last].last;
-    times_.ranks[last].waited_for +=
-        static_cast<double>(waited) * 1e-9 / static_cast<double>(ranks - 1);
+    ++last_[last];
+    // A collective that overlaps with the one before it does not count twice.
+    const std::int64_t begin = std::max(starts_[own * window + c], free_at_);
+    const std::int64_t end = std::min(starts_[last * window + c], ends_[c]);
+    if (end > begin) waits_[last] += static_cast<double>(end - begin) * 1e-9;
+    free_at_ = std::max(free_at_, ends_[c]);
   }
-  times_.collectives += static_cast<std::int64_t>(count_);
+  collectives_ += static_cast<std::int64_t>(count_);
   count_ = 0;
 }
 
 EpochTimes EpochRecorder::take(Stream& stream) {
   if (count_ > 0) exchange(stream);
   const StepParts& own = parts_;
-  const std::array values{own.step,      own.compute,      own.exposed,      own.wake_up,
-                          own.data_wait, own.summary_wait, own.communication};
+  std::vector<double> values{own.step,      own.compute,      own.exposed,      own.wake_up,
+                             own.data_wait, own.summary_wait, own.communication};
+  const std::size_t parts = values.size(), ranks = last_.size();
+  values.insert(values.end(), waits_.begin(), waits_.end());
   const auto all = gather<double>(context_, communicator_, values, stream);
-  EpochTimes times = times_;
-  for (std::size_t r = 0; r < times.ranks.size(); ++r) {
+  EpochTimes times;
+  times.collectives = std::exchange(collectives_, 0);
+  times.ranks.resize(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    RankTimes& rank = times.ranks[r];
     const double* const v = all.data() + r * values.size();
-    times.ranks[r].parts = {v[0], v[1], v[2], v[3], v[4], v[5], v[6]};
+    rank.parts = {v[0], v[1], v[2], v[3], v[4], v[5], v[6]};
+    rank.last = std::exchange(last_[r], 0);
+    for (std::size_t other = 0; other < ranks; ++other)
+      rank.waited_for += all[other * values.size() + parts + r];
+    if (ranks > 1) rank.waited_for /= static_cast<double>(ranks - 1);
   }
   parts_ = {};
-  times_.collectives = 0;
-  std::fill(times_.ranks.begin(), times_.ranks.end(), RankTimes());
+  std::fill(waits_.begin(), waits_.end(), 0);
   return times;
 }
 

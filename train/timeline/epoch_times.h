@@ -1,8 +1,10 @@
 // What the steps of an epoch came to on every rank, and which ranks the others waited for.
 //
 // A collective gets nowhere before the last rank has come to it. From when each rank began the same
-// collective follows who was last and how long the others waited. This needs one clock: it means
-// something for the ranks of one host.
+// collective follows who was last and how long the others waited: of each one's own collective, the
+// part before the last rank began its. So a rank waits no longer than its collectives take, and
+// these no longer than its steps. This needs one clock: it means something for the ranks of one
+// host.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +20,7 @@ namespace lockstep::train {
 struct RankTimes {
   StepParts parts;        // summed over the steps
   std::int64_t last = 0;  // collectives that this rank came to last
-  double waited_for = 0;  // seconds that the others waited for it then, their mean
+  double waited_for = 0;  // seconds that the others waited for it, their mean
 };
 
 struct EpochTimes {
@@ -27,6 +29,8 @@ struct EpochTimes {
 
   StepParts mean() const;  // over the ranks
   int slowest() const;     // the rank that was waited for longest
+  // Of the others' steps, the part in which they waited for this rank; at most 1.
+  double waited_share(int rank) const;
 };
 
 class EpochRecorder {
@@ -45,8 +49,12 @@ class EpochRecorder {
   Context& context_;
   comm::Communicator& communicator_;
   StepParts parts_;
-  EpochTimes times_;
+  std::vector<std::int64_t> last_;  // by rank: collectives that it came to last
+  std::vector<double> waits_;       // by rank: seconds that this one waited for it
+  std::int64_t collectives_ = 0;
+  std::int64_t free_at_ = 0;         // nanoseconds: the end of the last own collective
   std::size_t count_ = 0;            // of starts that were not exchanged yet
+  std::vector<std::int64_t> ends_;   // of this rank, beside its starts
   HostValues<std::int64_t> starts_;  // nanoseconds; a window for each rank, of which this one's is
                                      // filled
 };

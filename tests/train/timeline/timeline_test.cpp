@@ -83,9 +83,11 @@ TEST(EpochTimes, TellWhoWasWaitedFor) {
       EpochRecorder recorder(rank.context, rank.communicator);
       const device::Clock::time_point zero;
       for (int step = 0; step < steps; ++step) {
-        const auto start =
-            zero + std::chrono::seconds(step) + milliseconds(rank.communicator.rank() == 1 ? 2 : 0);
-        const std::vector<comm::Work> works(2, finished(start, start + milliseconds(1)));
+        const auto at = zero + std::chrono::seconds(step);
+        const milliseconds late(rank.communicator.rank() == 1 ? 2 : 0);
+        const std::vector<comm::Work> works{
+            finished(at + late, at + milliseconds(3)),
+            finished(at + milliseconds(3) + late, at + milliseconds(6))};
         recorder.add({.step = 1, .compute = 0.5 + rank.communicator.rank()}, works,
                      rank.context.compute_stream());
       }
@@ -95,10 +97,34 @@ TEST(EpochTimes, TellWhoWasWaitedFor) {
       EXPECT_EQ(times.ranks[1].last, 2 * steps);
       EXPECT_NEAR(times.ranks[1].waited_for, 2 * steps * 0.002, 1e-6 * steps);
       EXPECT_EQ(times.ranks[0].waited_for, 0);
+      EXPECT_NEAR(times.waited_share(1), 0.004, 1e-6);
+      EXPECT_EQ(times.waited_share(0), 0);
       EXPECT_NEAR(times.mean().compute, steps, 1e-9 * steps);
       EXPECT_EQ(recorder.take(rank.context.compute_stream()).collectives, 0);
     });
   }
+}
+
+// The second rank is held up between its steps, and its clock is ahead: what the first one waited
+// is no more than its own steps took.
+TEST(EpochTimes, NobodyIsWaitedForLongerThanTheOthersStepsLast) {
+  run_ranks(2, [&](Rank rank) {
+    EpochRecorder recorder(rank.context, rank.communicator);
+    const bool is_late = rank.communicator.rank() == 1;
+    const device::Clock::time_point zero;
+    for (int step = 0; step < 5; ++step) {
+      const auto begin = zero + milliseconds(10 * step), end = begin + milliseconds(10);
+      // The second overlaps with the first.
+      const std::vector<comm::Work> works{
+          finished(begin + milliseconds(is_late ? 50 : 1), end + milliseconds(is_late ? 50 : 0)),
+          finished(begin + milliseconds(is_late ? 55 : 2), end + milliseconds(is_late ? 50 : 0))};
+      recorder.add({.step = is_late ? 0.001 : 0.010}, works, rank.context.compute_stream());
+    }
+    const EpochTimes times = recorder.take(rank.context.compute_stream());
+    EXPECT_EQ(times.ranks[1].last, 10);
+    EXPECT_NEAR(times.ranks[1].waited_for, 5 * 0.009, 1e-9);
+    EXPECT_NEAR(times.waited_share(1), 0.9, 1e-9);
+  });
 }
 
 // What a traced step of a real replica leaves, by rank.
