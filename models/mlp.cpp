@@ -37,6 +37,8 @@ std::shared_ptr<nn::Module> activation_module(Activation activation) {
       return std::make_shared<nn::Relu>();
     case Activation::gelu:
       return std::make_shared<nn::Gelu>();
+    case Activation::gelu_tanh:
+      return std::make_shared<nn::GeluTanh>();
     case Activation::tanh:
       return std::make_shared<nn::Tanh>();
     case Activation::sigmoid:

@@ -15,9 +15,22 @@ inline constexpr std::size_t digest_block_bytes = std::size_t{64} << 10;
 // lengths, and kernels of a GPU have the long one only.
 inline constexpr std::size_t least_hashed_bytes = 256;
 
-enum class Unary : std::uint8_t { negate, relu, gelu, tanh, sigmoid, exp, log, sqrt, square };
+// gelu is exact, x * Phi(x), Phi the distribution function of the standard normal; gelu_tanh is its
+// approximation 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) (Hendrycks, Gimpel 2016).
+enum class Unary : std::uint8_t {
+  negate,
+  relu,
+  gelu,
+  gelu_tanh,
+  tanh,
+  sigmoid,
+  exp,
+  log,
+  sqrt,
+  square
+};
 enum class Binary : std::uint8_t { add, subtract, multiply, divide };
-enum class Activation : std::uint8_t { none, relu, gelu, tanh, sigmoid };
+enum class Activation : std::uint8_t { none, relu, gelu, gelu_tanh, tanh, sigmoid };
 
 // What a function's gradient is computed from, beside the gradient of its output.
 enum class GradientFrom : std::uint8_t { neither, input, output };
@@ -27,6 +40,7 @@ constexpr GradientFrom gradient_from(Unary op) {
     case Unary::negate:
       return GradientFrom::neither;
     case Unary::gelu:
+    case Unary::gelu_tanh:
     case Unary::log:
     case Unary::square:
       return GradientFrom::input;
@@ -41,8 +55,18 @@ constexpr GradientFrom gradient_from(Unary op) {
 }
 
 constexpr GradientFrom gradient_from(Activation activation) {
-  if (activation == Activation::none) return GradientFrom::neither;
-  return activation == Activation::gelu ? GradientFrom::input : GradientFrom::output;
+  switch (activation) {
+    case Activation::none:
+      return GradientFrom::neither;
+    case Activation::gelu:
+    case Activation::gelu_tanh:
+      return GradientFrom::input;
+    case Activation::relu:
+    case Activation::tanh:
+    case Activation::sigmoid:
+      return GradientFrom::output;
+  }
+  return GradientFrom::neither;
 }
 
 struct CrossEntropyOptions {

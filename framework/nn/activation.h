@@ -17,6 +17,11 @@ class Gelu final : public Module {
   Variable forward(const Variable& x) override { return ops::gelu(x); }
 };
 
+class GeluTanh final : public Module {
+ public:
+  Variable forward(const Variable& x) override { return ops::gelu_tanh(x); }
+};
+
 class Tanh final : public Module {
  public:
   Variable forward(const Variable& x) override { return ops::tanh(x); }

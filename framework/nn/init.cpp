@@ -70,6 +70,7 @@ double gain_of(Activation activation) {
       return 1.0;
     case Activation::relu:
     case Activation::gelu:
+    case Activation::gelu_tanh:
       return std::sqrt(2.0);
     case Activation::tanh:
       return 5.0 / 3.0;

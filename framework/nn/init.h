@@ -23,7 +23,7 @@ Fans fans_of(const Shape& shape);
 enum class FanMode : std::uint8_t { in, out };
 
 // What keeps the variance of activations through a layer followed by `activation`: 1 for none and
-// sigmoid, sqrt(2) for relu and (near enough) gelu, 5/3 for tanh.
+// sigmoid, sqrt(2) for relu and (near enough) either gelu, 5/3 for tanh.
 double gain_of(Activation activation);
 // sqrt(2 / (1 + slope^2)) for a leaky relu with this negative slope.
 double leaky_relu_gain(double slope);

@@ -16,6 +16,7 @@ Initializer default_weight_initializer(Activation activation) {
       return kaiming_uniform(leaky_relu_gain(std::sqrt(5.0)));
     case Activation::relu:
     case Activation::gelu:
+    case Activation::gelu_tanh:
       return kaiming_uniform(gain_of(activation));
     case Activation::tanh:
     case Activation::sigmoid:

@@ -14,9 +14,9 @@ struct LinearOptions {
   Initializer weight_initializer = {};  // default_weight_initializer(activation) when empty
 };
 
-// What suits the activation that follows: Kaiming uniform for relu and gelu, Xavier uniform for
-// tanh and sigmoid. Without one it is PyTorch's default for linear layers, Kaiming uniform with the
-// gain of a leaky relu of slope sqrt(5), which is uniform within 1 / sqrt(in).
+// What suits the activation that follows: Kaiming uniform for relu and either gelu, Xavier uniform
+// for tanh and sigmoid. Without one it is PyTorch's default for linear layers, Kaiming uniform with
+// the gain of a leaky relu of slope sqrt(5), which is uniform within 1 / sqrt(in).
 Initializer default_weight_initializer(Activation activation);
 
 // activation(x * weight^T + bias): x [..., in] to [..., out]. Parameters "weight" [out, in] and,

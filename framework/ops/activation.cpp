@@ -11,7 +11,7 @@ namespace {
 // The gradient follows from the input for some functions, from the output for the others; only that
 // one is saved.
 bool needs_input(Unary function) {
-  return function == Unary::gelu || function == Unary::log;
+  return gradient_from(function) == kernels::GradientFrom::input;
 }
 
 class UnaryNode final : public autograd::Node {
@@ -49,6 +49,9 @@ Variable relu(const Variable& x) {
 }
 Variable gelu(const Variable& x) {
   return apply("gelu", Unary::gelu, x);
+}
+Variable gelu_tanh(const Variable& x) {
+  return apply("gelu_tanh", Unary::gelu_tanh, x);
 }
 Variable tanh(const Variable& x) {
   return apply("tanh", Unary::tanh, x);

@@ -120,7 +120,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
   const Tensor rows = as_rows(contiguous(x.value()));
   const Shape y_shape{rows.shape()[0], weight.shape()[0]};
   const Tensor y = Tensor::empty(x.context(), y_shape, x.dtype());
-  const bool keep_pre = recording && activation == Activation::gelu;
+  const bool keep_pre = recording && gradient_from(activation) == kernels::GradientFrom::input;
   const Tensor pre = keep_pre ? empty_like(y) : Tensor();
   const Tensor shift = bias.defined() ? contiguous(bias.value()) : Tensor();
   kernels_of(y).linear(rows, weight.value(), shift, activation, pre, y);

@@ -18,6 +18,8 @@ void visit_unary(Unary op, F&& f) {
       return f(Relu{});
     case Unary::gelu:
       return f(Gelu{});
+    case Unary::gelu_tanh:
+      return f(GeluTanh{});
     case Unary::tanh:
       return f(Tanh{});
     case Unary::sigmoid:

@@ -59,6 +59,22 @@ struct Gelu {
   }
 };
 
+// x (1 + tanh(u)) / 2, which is relu(x) - |x| * tail on either side: nothing cancels where the
+// value is small, nothing overflows, and infinite x give the limits.
+struct GeluTanh {
+  template <class T>
+  T operator()(T x) const {
+    const auto parts = tanh_distribution(x);
+    return fused(-parts.magnitude, parts.tail, Relu{}(x));
+  }
+  template <class T>
+  T backward(T x, T g) const {
+    const auto [magnitude, slope, body, tail] = tanh_distribution(x);
+    const T change = magnitude * slope * (tail * body);
+    return g * (x < T(0) ? tail - change : body + change);
+  }
+};
+
 struct Tanh {
   template <class T>
   T operator()(T x) const {
@@ -135,6 +151,8 @@ void visit_activation(Activation activation, F&& f) {
       return f(Relu{});
     case Activation::gelu:
       return f(Gelu{});
+    case Activation::gelu_tanh:
+      return f(GeluTanh{});
     case Activation::tanh:
       return f(Tanh{});
     case Activation::sigmoid:

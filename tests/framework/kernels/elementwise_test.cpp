@@ -20,6 +20,18 @@ double phi(double x) {
 double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
+// As it was published, not as kernels compute it.
+double tanh_of_cubic(double x) {
+  return std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+}
+double gelu_tanh(double x) {
+  return 0.5 * x * (1 + tanh_of_cubic(x));
+}
+double gelu_tanh_derivative(double x) {
+  const double y = tanh_of_cubic(x);
+  const double slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+  return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * slope;
+}
 
 const UnaryCase unary_cases[] = {
     {Unary::negate, "negate", [](double x) { return -x; }, [](double) { return -1.0; }, -3, 3},
@@ -27,6 +39,7 @@ const UnaryCase unary_cases[] = {
      [](double x) { return x > 0 ? 1.0 : 0.0; }, -3, 3},
     {Unary::gelu, "gelu", [](double x) { return x * phi(x); },
      [](double x) { return phi(x) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI); }, -6, 6},
+    {Unary::gelu_tanh, "gelu_tanh", gelu_tanh, gelu_tanh_derivative, -6, 6},
     {Unary::tanh, "tanh", [](double x) { return std::tanh(x); },
      [](double x) { return 1 - std::tanh(x) * std::tanh(x); }, -5, 5},
     {Unary::sigmoid, "sigmoid", sigmoid, [](double x) { return sigmoid(x) * (1 - sigmoid(x)); }, -8,
@@ -168,6 +181,31 @@ TEST(Elementwise, NanPassesThroughRelu) {
   EXPECT_TRUE(std::isnan(values[0]));
   EXPECT_EQ(values[1], 0);
   EXPECT_EQ(values[2], 2);
+}
+
+// However large the cube in it gets.
+TEST(Elementwise, GeluByTanhHasTheLimitsOfGelu) {
+  const auto context = make_test_context();
+  for (const DType dtype : float_types) {
+    const double infinity = std::numeric_limits<double>::infinity();
+    const double huge = dtype == DType::float32 ? 3e38 : 1e308;
+    const Values points = {-infinity, -huge, -1e15, -25, -0.0, 0, 25, 1e15, infinity, std::nan("")};
+    const Tensor x = Tensor::empty(*context, {10}, dtype), y = Tensor::empty(*context, {10}, dtype),
+                 grad_y = Tensor::empty(*context, {10}, dtype);
+    assign(x, points);
+    kernels.fill(2, grad_y);
+    kernels.unary(Unary::gelu_tanh, x, y);
+    const Values stored = values_of(x), values = values_of(y);
+    EXPECT_EQ(Values(values.begin(), values.begin() + 6), Values(6));
+    EXPECT_EQ(Values(values.begin() + 6, values.end() - 1),
+              Values(stored.begin() + 6, stored.end() - 1));
+    EXPECT_TRUE(std::isnan(values.back()));
+    const Tensor grad_x = Tensor::empty(*context, {10}, dtype);
+    kernels.unary_backward(Unary::gelu_tanh, x, {}, grad_y, grad_x, false);
+    const Values gradients = values_of(grad_x);
+    EXPECT_EQ(Values(gradients.begin(), gradients.end() - 1), Values({0, 0, 0, 0, 1, 1, 2, 2, 2}));
+    EXPECT_TRUE(std::isnan(gradients.back()));
+  }
 }
 
 TEST(Elementwise, WritesNothingOutsideAView) {

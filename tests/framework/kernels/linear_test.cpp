@@ -5,6 +5,10 @@ namespace {
 
 const Kernels& kernels = kernels_under_test();
 
+double tanh_of_cubic(double x) {
+  return std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+}
+
 double apply(Activation activation, double x) {
   switch (activation) {
     case Activation::none:
@@ -13,6 +17,8 @@ double apply(Activation activation, double x) {
       return x > 0 ? x : 0;
     case Activation::gelu:
       return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+    case Activation::gelu_tanh:
+      return 0.5 * x * (1 + tanh_of_cubic(x));
     case Activation::tanh:
       return std::tanh(x);
     case Activation::sigmoid:
@@ -29,6 +35,11 @@ double derivative(Activation activation, double x) {
       return x > 0 ? 1 : 0;
     case Activation::gelu:
       return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
+    case Activation::gelu_tanh: {
+      const double y = tanh_of_cubic(x);
+      const double slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+      return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * slope;
+    }
     case Activation::tanh:
       return 1 - apply(activation, x) * apply(activation, x);
     case Activation::sigmoid:
@@ -37,15 +48,15 @@ double derivative(Activation activation, double x) {
   return 0;
 }
 
-constexpr Activation activations[] = {Activation::none, Activation::relu, Activation::gelu,
-                                      Activation::tanh, Activation::sigmoid};
+constexpr Activation activations[] = {Activation::none,      Activation::relu, Activation::gelu,
+                                      Activation::gelu_tanh, Activation::tanh, Activation::sigmoid};
 
 TEST(Linear, MatchesTheFormula) {
   const auto context = make_test_context(2);
   Random random(1);
   for (int trial = 0; trial < trials(300); ++trial) {
     const DType dtype = float_types[trial % 2];
-    const Activation activation = activations[random.integer(0, 4)];
+    const Activation activation = activations[random.integer(0, 5)];
     const std::int64_t m = random.integer(trial % 20 == 0 ? 0 : 1, 40),
                        k = random.integer(trial % 21 == 0 ? 0 : 1, 30);
     const std::int64_t n = random.integer(1, trial % 25 == 0 ? 700 : 40);
@@ -82,7 +93,7 @@ TEST(Linear, BackwardOfBiasAndActivation) {
   Random random(2);
   for (int trial = 0; trial < trials(300); ++trial) {
     const DType dtype = float_types[trial % 2];
-    const Activation activation = activations[random.integer(0, 4)];
+    const Activation activation = activations[random.integer(0, 5)];
     const std::int64_t m = random.integer(trial % 20 == 0 ? 0 : 1, 90),
                        n = random.integer(1, trial % 10 == 0 ? 400 : 40);
     const Tensor pre = random_tensor(*context, random, {m, n}, dtype);
@@ -105,7 +116,7 @@ TEST(Linear, BackwardOfBiasAndActivation) {
       expected[i] = g[i] * derivative(activation, pre_values[i]);
       sums[i % static_cast<std::size_t>(n)] += expected[i];
     }
-    const bool needs_pre = activation == Activation::gelu;
+    const bool needs_pre = gradient_from(activation) == GradientFrom::input;
     kernels.bias_activation_backward(activation, needs_pre ? pre : Tensor{},
                                      needs_pre ? Tensor{} : y, grad_y, grad_pre, grad_bias,
                                      accumulate);

@@ -40,6 +40,14 @@ float cdf(float x) {
   return normal_cdf(x, gauss(x));
 }
 
+// 1 / (1 + e^-2u) and 1 / (1 + e^2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+double exact_body(double x) {
+  return 1 / (1 + std::exp(-std::sqrt(8 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+double exact_tail(double x) {
+  return exact_body(-x);
+}
+
 TEST(VectorMath, ErrorsAreWithinTheStatedBounds) {
   const auto exp = [](double x) { return std::exp(x); };
   EXPECT_LE(worst_ulp(
@@ -60,6 +68,16 @@ TEST(VectorMath, ErrorsAreWithinTheStatedBounds) {
   const auto distribution = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); };
   EXPECT_LE(worst_ulp(-1, infinity, cdf, distribution), 4 * slack);
   EXPECT_LE(worst_ulp(-12, -1, cdf, distribution), tail_bound);
+}
+
+TEST(VectorMath, ErrorsOfTheDistributionByTanhAreWithinTheStatedBounds) {
+  const auto body = [](float x) { return tanh_distribution(x).body; };
+  const auto tail = [](float x) { return tanh_distribution(x).tail; };
+  EXPECT_LE(worst_ulp(0, infinity, body, exact_body), 3);
+  EXPECT_LE(worst_ulp(0, 1, tail, exact_tail), 3);
+  EXPECT_LE(worst_ulp(1, 5, tail, exact_tail), 32);
+  EXPECT_LE(worst_ulp(5, 10, tail, exact_tail), 160);
+  EXPECT_EQ(tail(std::nextafter(10.0f, 11.0f)), 0);
 }
 
 TEST(VectorMath, EdgesOfTheRange) {
@@ -83,6 +101,17 @@ TEST(VectorMath, EdgesOfTheRange) {
   EXPECT_TRUE(std::signbit(vector_tanh(-0.0f)));
   EXPECT_TRUE(std::isnan(vector_tanh(nan)));
 
+  for (const float x : {infinity, -infinity}) {
+    const auto [magnitude, slope, body, tail] = tanh_distribution(x);
+    EXPECT_EQ(magnitude, 10);
+    EXPECT_LT(slope, infinity);
+    EXPECT_EQ(body, 1);
+    EXPECT_EQ(tail, 0);
+  }
+  EXPECT_EQ(tanh_distribution(-0.0f).body, 0.5f);
+  EXPECT_EQ(tanh_distribution(0.0f).tail, 0.5f);
+  EXPECT_TRUE(std::isnan(tanh_distribution(nan).tail));
+
   EXPECT_EQ(cdf(0.0f), 0.5f);
   EXPECT_EQ(cdf(infinity), 1);
   EXPECT_EQ(cdf(-infinity), 0);
@@ -91,11 +120,12 @@ TEST(VectorMath, EdgesOfTheRange) {
 
 // A vectorised loop and a single call must agree, or results would depend on where a row is cut.
 TEST(VectorMath, VectorsAndSinglesAgree) {
-  std::vector<float> x, e(1027), t(1027), c(1027), l(1027);
+  std::vector<float> x, e(1027), t(1027), c(1027), d(1027), l(1027);
   for (int i = 0; i < 1027; ++i) x.push_back(0.17f * static_cast<float>(i - 500));
   for (std::size_t i = 0; i < x.size(); ++i) e[i] = vector_exp(x[i]);
   for (std::size_t i = 0; i < x.size(); ++i) t[i] = vector_tanh(x[i]);
   for (std::size_t i = 0; i < x.size(); ++i) c[i] = cdf(x[i]);
+  for (std::size_t i = 0; i < x.size(); ++i) d[i] = tanh_distribution(x[i]).tail;
   for (std::size_t i = 0; i < x.size(); ++i) l[i] = vector_log(x[i]);
   for (std::size_t i = 0; i < x.size(); ++i) {
     volatile float alone = x[i];
@@ -103,6 +133,7 @@ TEST(VectorMath, VectorsAndSinglesAgree) {
     EXPECT_EQ(e[i], vector_exp(v));
     EXPECT_EQ(t[i], vector_tanh(v));
     EXPECT_EQ(c[i], cdf(v));
+    EXPECT_EQ(d[i], tanh_distribution(v).tail);
     if (v > 0) {
       EXPECT_EQ(l[i], vector_log(v));
     }
