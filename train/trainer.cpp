@@ -28,14 +28,11 @@
 #include "train/parallel/replica.h"
 #include "train/recipe.h"
 #include "train/timeline/epoch_times.h"
+#include "train/timeline/interval.h"
 #include "train/timeline/trace_file.h"
 
 namespace lockstep::train {
 namespace {
-
-double seconds_between(device::Clock::time_point start, device::Clock::time_point end) {
-  return std::chrono::duration<double>(end - start).count();
-}
 
 class Trainer {
  public:
@@ -208,7 +205,7 @@ void Trainer::announce() {
     metrics_->start({.workers = communicator_.size(),
                      .backend = std::string(communicator_.backend()),
                      .algorithm = config_.comm.algorithm,
-                     .start_up_seconds = seconds_between(options_.started, device::Clock::now()),
+                     .start_up_seconds = seconds({options_.started, device::Clock::now()}),
                      .parameters = arena.parameter_count(),
                      .buckets = replica_->averager().plan().buckets.size()});
 }
@@ -454,7 +451,7 @@ void Trainer::evaluate_now() {
   evaluated_at_ = steps_done_;
   if (metrics_)
     metrics_->evaluation(epoch_ + (step_in_epoch_ > 0 ? 1 : 0), steps_done_, total,
-                         seconds_between(start, device::Clock::now()));
+                         seconds({start, device::Clock::now()}));
 }
 
 bool Trainer::checkpoints_enabled() const {
@@ -465,7 +462,10 @@ void Trainer::save() {
   if (saved_at_ == steps_done_) return;
   saved_at_ = steps_done_;
   // A damaged state must not outlive the run.
-  if (config_.consistency.every > 0 && checked_at_ != steps_done_) check_replicas();
+  if (config_.consistency.every > 0) {
+    if (checked_at_ != steps_done_) check_replicas();
+    consistency_.require_finite_parameters(steps_done_);
+  }
   const Timeline::Span span(replica_->timeline(), Activity::checkpoint);
   replica_->buffers().synchronize(replica_->communication_stream());
   const auto hook_state = gather_reduction_state(replica_->reduction(), communicator_, context_,

@@ -47,6 +47,15 @@ TEST(EmulatedReplica, ThatIsDamagedIsOnlyWarnedOfWhenAskedTo) {
   EXPECT_THAT(end.output, HasSubstr("replicas differ after step 4: ranks 0 and 1 differ"));
 }
 
+TEST(EmulatedReplica, ThatIsNotFiniteIsNotSaved) {
+  const Sandbox sandbox(few_rows);
+  const auto end = sandbox.run(on_gpus(sandbox, 2, {"checkpoint.every_steps=1"}),
+                               fault("step=3,at=after_step,do=nan", 4));
+  EXPECT_EQ(end.exit_code, 7) << end.output;
+  EXPECT_THAT(end.last_line, HasSubstr("is not finite after step 3 (1 of "));
+  EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000002.h5"));
+}
+
 // GRAD-5
 TEST(EmulatedGradient, ThatIsNotFiniteStopsTheRun) {
   const Sandbox sandbox(few_rows);

@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const Arguments endless{"train.epochs=100000", "checkpoint.every_steps=50",
                         "checkpoint.every_epochs=null", "train.evaluate_every=0"};
@@ -182,6 +183,37 @@ TEST(NonFiniteGradient, StopsTheRunAndNamesRankAndStep) {
     EXPECT_THAT(end.last_line, AllOf(HasSubstr("step 4"), HasSubstr("not finite on rank 3 ")));
     EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000003.h5"));
   }
+}
+
+// All replicas alike, right after an update whose gradients were finite.
+TEST(NonFiniteParameter, IsNotSaved) {
+  const Sandbox sandbox;
+  for (const char* const policy : {"train.on_nonfinite=stop", "train.on_nonfinite=skip"}) {
+    const auto end =
+        sandbox.run(sandbox.train(3, {"consistency.every=5", "checkpoint.every_steps=1", policy}),
+                    {{"TRAIN_FAULT", "step=5,at=after_step,do=nan"}});
+    EXPECT_EQ(end.exit_code, 7) << end.output;
+    EXPECT_THAT(end.last_line, AllOf(HasSubstr("parameter 'output."),
+                                     HasSubstr("is not finite after step 5 (1 of ")));
+    EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000004.h5"));
+  }
+}
+
+// By the update itself: each factor is finite, their product is not.
+TEST(NonFiniteParameter, OfTheLastUpdateIsNotSaved) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run(
+      sandbox.train(2, {"optimizer.lr=1e30", "optimizer.weight_decay=1e30", "train.steps=1"}));
+  EXPECT_EQ(end.exit_code, 7) << end.output;
+  EXPECT_THAT(end.output, Not(HasSubstr("done: ")));
+}
+
+TEST(NonFiniteParameter, IsSavedWhereTheChecksAreTurnedOff) {
+  const Sandbox sandbox;
+  const auto end = sandbox.run(sandbox.train(2, {"consistency.every=0", "checkpoint.every_steps=1",
+                                                 "train.steps=5", "train.evaluate_every=0"}),
+                               {{"TRAIN_FAULT", "step=5,at=after_step,do=inf"}});
+  EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
 TEST(NonFiniteGradient, IsSkippedOnAllRanks) {

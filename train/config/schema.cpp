@@ -341,10 +341,11 @@ void consistency_keys(std::vector<Key>& all) {
   using Consistency = Config::Consistency;
   Rows add(all, "consistency", &Config::consistency);
   add(&Consistency::every,
-      integer("every", at_least(0),
-              "Updates between checks that all replicas hold the same bits in parameters, buffers "
-              "and optimizer state; before a checkpoint is written there is one in any case. 0: "
-              "never."));
+      integer(
+          "every", at_least(0),
+          "Updates between checks that all replicas hold the same bits in parameters, buffers "
+          "and optimizer state; before a checkpoint is written there is one in any case, and one "
+          "that its parameters are finite. 0: never."));
   add(&Consistency::on_divergence,
       choice("on_divergence", {"stop", "resync", "warn"},
              "When they do not: stop the run; give all of them the values of the majority (of rank "

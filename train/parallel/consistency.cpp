@@ -24,6 +24,14 @@ struct Difference {
   double largest = 0;
 };
 
+template <class T>
+double as_double(T value) {
+  if constexpr (std::is_arithmetic_v<T>)
+    return static_cast<double>(value);
+  else
+    return static_cast<double>(static_cast<float>(value));
+}
+
 Difference difference(const Tensor& own, const Tensor& reference) {
   Difference found;
   base::visit_dtype(own.dtype(), [&](auto tag) {
@@ -34,17 +42,21 @@ Difference difference(const Tensor& own, const Tensor& reference) {
       const std::size_t at = i * sizeof(T);
       if (std::memcmp(&own_view.bytes()[at], &reference_view.bytes()[at], sizeof(T)) == 0) continue;
       ++found.elements;
-      double distance = 0;
-      if constexpr (std::is_arithmetic_v<T>)
-        distance = std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
-      else
-        distance = std::abs(static_cast<double>(static_cast<float>(a[i])) -
-                            static_cast<double>(static_cast<float>(b[i])));
+      double distance = std::abs(as_double(a[i]) - as_double(b[i]));
       if (!std::isfinite(distance)) distance = std::numeric_limits<double>::infinity();
       found.largest = std::max(found.largest, distance);
     }
   });
   return found;
+}
+
+std::int64_t count_nonfinite(const Tensor& tensor) {
+  const HostView view(tensor);
+  return base::visit_dtype(tensor.dtype(), [&](auto tag) -> std::int64_t {
+    const auto values = view.values<typename decltype(tag)::type>();
+    return std::count_if(values.begin(), values.end(),
+                         [](auto value) { return !std::isfinite(as_double(value)); });
+  });
 }
 
 }  // namespace
@@ -80,6 +92,7 @@ ConsistencyCheck::ConsistencyCheck(Context& context, comm::Communicator& communi
     : context_(context),
       communicator_(communicator),
       tensors_(std::move(tensors)),
+      flag_(Tensor::empty(context, {1}, DType::int32)),
       digests_on_device_(
           Tensor::empty(context, {static_cast<std::int64_t>(tensors_.size())}, DType::int64)),
       digests_(tensors_.size()) {
@@ -134,6 +147,27 @@ std::optional<Divergence> ConsistencyCheck::run(std::int64_t step, Stream& strea
   // Sums that differ have a part that does.
   measure(divergence, first.value(), stream);
   return divergence;
+}
+
+// Gradients that were finite may still have made a parameter that is not.
+void ConsistencyCheck::require_finite_parameters(std::int64_t step) const {
+  if (parameters_are_finite()) return;
+  for (const ReplicatedTensor& replicated : tensors_) {
+    if (!replicated.is_parameter) continue;
+    if (const std::int64_t count = count_nonfinite(replicated.tensor); count > 0)
+      throw NumericError(fmt::format(
+          "{} is not finite after step {} ({} of {} elements), although the gradients were: it is "
+          "not saved",
+          replicated.name, step, count, replicated.tensor.count()));
+  }
+}
+
+bool ConsistencyCheck::parameters_are_finite() const {
+  const kernels::Kernels& kernels = kernels::kernels_for(context_);
+  kernels.fill(0, flag_);
+  for (const ReplicatedTensor& replicated : tensors_)
+    if (replicated.is_parameter) kernels.find_nonfinite(replicated.tensor, flag_);
+  return flag_.item<std::int32_t>() == 0;
 }
 
 // How far the ranks are from the reference.

@@ -52,6 +52,9 @@ class ConsistencyCheck {
   // Collective: one exchange of 64 bits when all is well; up to three more that find the first
   // tensor that differs, where it does not.
   std::optional<Divergence> run(std::int64_t step, Stream& stream);
+  // NumericError naming the first parameter with a value that is not finite. Of equal replicas it
+  // is the same on every rank.
+  void require_finite_parameters(std::int64_t step) const;
   // Collective: every rank takes all values of rank `reference`.
   void take_values_of(int reference, Stream& stream);
 
@@ -61,6 +64,7 @@ class ConsistencyCheck {
 
  private:
   void compute_digests();
+  bool parameters_are_finite() const;
   std::uint64_t total() const;
   void measure(Divergence& divergence, std::size_t tensor, Stream& stream) const;
 
@@ -69,6 +73,7 @@ class ConsistencyCheck {
   std::vector<ReplicatedTensor> tensors_;
   std::vector<Tensor> values_;         // of tensors_
   std::vector<std::uint64_t> seeds_;   // by tensor: the hash of its name
+  Tensor flag_;                        // int32 [1]: a value is not finite
   Tensor digests_on_device_;           // int64
   std::vector<std::int64_t> digests_;  // by tensor; the bits of an unsigned sum
 };
