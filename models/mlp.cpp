@@ -13,6 +13,7 @@ namespace {
 
 const std::map<std::string, Activation> activations = {{"relu", Activation::relu},
                                                        {"gelu", Activation::gelu},
+                                                       {"gelu_tanh", Activation::gelu_tanh},
                                                        {"tanh", Activation::tanh},
                                                        {"sigmoid", Activation::sigmoid}};
 
@@ -108,7 +109,7 @@ ModelSpec mlp_spec() {
                .kind = OptionKind::choice,
                .default_value = "relu",
                .doc = "What follows each hidden layer.",
-               .words = {"relu", "gelu", "tanh", "sigmoid"}},
+               .words = {"relu", "gelu", "gelu_tanh", "tanh", "sigmoid"}},
               {.name = "batch_norm",
                .kind = OptionKind::boolean,
                .default_value = false,

@@ -66,6 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"optimizer.clip_value=0.01", "model.activation=gelu",
                  "data_parallel.overlap=false", small_buckets},
                 3},
+        Variant{"GeluByTanh", 2, {"model.activation=gelu_tanh"}, 2},
         Variant{"LossScaleWithoutPrefetch", 2, {"train.loss_scale=dynamic", "data.prefetch=0"}, 6},
         Variant{"DropoutByTwoShot",
                 3,

@@ -71,7 +71,7 @@ TEST_F(RegistryTest, ValuesThatAreNotAllowedAreNamed) {
               AllOf(HasSubstr("model.dropout"), HasSubstr("in [0, 1)")));
   EXPECT_THAT(error_for("mlp", {{"activation", "swish"}}),
               AllOf(HasSubstr("model.activation"), HasSubstr("swish"),
-                    HasSubstr("relu, gelu, tanh or sigmoid")));
+                    HasSubstr("relu, gelu, gelu_tanh, tanh or sigmoid")));
 }
 
 TEST_F(RegistryTest, ImpossibleInputsAreErrors) {

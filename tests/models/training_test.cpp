@@ -5,6 +5,7 @@
 #include <cstring>
 #include <numbers>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "framework/autograd/engine.h"
@@ -52,9 +53,14 @@ TEST_F(TrainingTest, LearnsExclusiveOr) {
   EXPECT_EQ(correct.item<double>(), 4);
 }
 
-TEST_F(TrainingTest, FitsACurveInDoublePrecisionWithMomentumAndASchedule) {
+class TrainingWithGelu : public TrainingTest, public testing::WithParamInterface<std::string> {};
+
+INSTANTIATE_TEST_SUITE_P(Forms, TrainingWithGelu, testing::Values("gelu", "gelu_tanh"),
+                         [](const auto& test) { return test.param; });
+
+TEST_P(TrainingWithGelu, FitsACurveInDoublePrecisionWithMomentumAndASchedule) {
   const auto model = make_model(
-      *context_, "mlp", {{"hidden", std::vector<std::int64_t>{24, 24}}, {"activation", "gelu"}},
+      *context_, "mlp", {{"hidden", std::vector<std::int64_t>{24, 24}}, {"activation", GetParam()}},
       {.features = {1}, .classes = 1, .dtype = DType::float64}, 1);
   std::vector<double> points(64);
   std::vector<double> values(64);

@@ -132,7 +132,8 @@ TEST_F(InitTest, GainsArePyTorchs) {
   EXPECT_DOUBLE_EQ(gain_of(Activation::none), 1.0);
   EXPECT_DOUBLE_EQ(gain_of(Activation::sigmoid), 1.0);
   EXPECT_DOUBLE_EQ(gain_of(Activation::tanh), 5.0 / 3.0);
-  EXPECT_DOUBLE_EQ(gain_of(Activation::relu), std::sqrt(2.0));
+  for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh})
+    EXPECT_DOUBLE_EQ(gain_of(activation), std::sqrt(2.0));
   EXPECT_DOUBLE_EQ(leaky_relu_gain(std::sqrt(5.0)), std::sqrt(1.0 / 3.0));
 }
 
@@ -199,6 +200,7 @@ TEST_F(InitTest, LinearStartsWithWhatSuitsItsActivation) {
   expect_uniform(spread(Activation::none), std::sqrt(1.0 / 3.0 / in));
   expect_uniform(spread(Activation::relu), std::sqrt(2.0 / in));
   expect_uniform(spread(Activation::gelu), std::sqrt(2.0 / in));
+  expect_uniform(spread(Activation::gelu_tanh), std::sqrt(2.0 / in));
   expect_uniform(spread(Activation::tanh), 5.0 / 3.0 * std::sqrt(2.0 / (in + out)));
   expect_uniform(spread(Activation::sigmoid), std::sqrt(2.0 / (in + out)));
 }

@@ -86,6 +86,7 @@ TEST_F(LayersTest, FusedActivationsAreTheModules) {
   const Variable x = input({0.5, -2, 3, 1, -1, 0.25}, {2, 3});
   expect_same_as_fused<Relu>(*context_, Activation::relu, x);
   expect_same_as_fused<Gelu>(*context_, Activation::gelu, x);
+  expect_same_as_fused<GeluTanh>(*context_, Activation::gelu_tanh, x);
   expect_same_as_fused<Tanh>(*context_, Activation::tanh, x);
   expect_same_as_fused<Sigmoid>(*context_, Activation::sigmoid, x);
 }
@@ -94,6 +95,8 @@ TEST_F(LayersTest, ActivationModulesAtKnownPoints) {
   const Variable x = input({-1, 0, 2}, {3});
   EXPECT_THAT(values_of(Relu()(x)), ElementsAre(0, 0, 2));
   EXPECT_NEAR(values_of(Gelu()(x))[2], 2 * 0.5 * std::erfc(-std::sqrt(2.0)), 1e-12);
+  EXPECT_NEAR(values_of(GeluTanh()(x))[2],
+              2 * 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (2 + 0.044715 * 8))), 1e-12);
   EXPECT_NEAR(values_of(Tanh()(x))[0], std::tanh(-1.0), 1e-12);
   EXPECT_NEAR(values_of(Sigmoid()(x))[1], 0.5, 1e-12);
 }

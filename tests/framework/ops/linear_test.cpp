@@ -5,8 +5,8 @@ namespace {
 
 using Linear = OpsTest;
 
-constexpr Activation activations[] = {Activation::none, Activation::relu, Activation::gelu,
-                                      Activation::tanh, Activation::sigmoid};
+constexpr Activation activations[] = {Activation::none,      Activation::relu, Activation::gelu,
+                                      Activation::gelu_tanh, Activation::tanh, Activation::sigmoid};
 
 TEST_F(Linear, Gradients) {
   for (const Activation activation : activations) {

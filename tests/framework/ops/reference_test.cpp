@@ -84,6 +84,9 @@ const std::map<std::string, Function> functions = {
     {"concat", [](const Inputs& in) { return concat(in, 1); }},
     {"batch_norm", [](const Inputs& in) { return reference_batch_norm(in, true); }},
     {"batch_norm_inference", [](const Inputs& in) { return reference_batch_norm(in, false); }},
+    {"gelu_tanh", [](const Inputs& in) { return gelu_tanh(in[0]); }},
+    {"linear_gelu_tanh",
+     [](const Inputs& in) { return linear(in[0], in[1], in[2], Activation::gelu_tanh); }},
 };
 
 // The reference is float64 as well; it may sum in another order.

@@ -31,6 +31,10 @@ def cross_entropy(**options):
     return lambda x: F.cross_entropy(x, TARGETS, reduction="sum", **options)
 
 
+def gelu_tanh(x):
+    return F.gelu(x, approximate="tanh")
+
+
 def linear(activation):
     return lambda x, w, b: activation(F.linear(x, w, b))
 
@@ -79,6 +83,8 @@ CASES = [
     ("concat", lambda x, y: torch.cat([x, y], dim=1), [normal(2, 2), normal(2, 3)]),
     ("batch_norm", batch_norm(True), [normal(5, 3), normal(3), normal(3)]),
     ("batch_norm_inference", batch_norm(False), [normal(5, 3), normal(3), normal(3)]),
+    ("gelu_tanh", gelu_tanh, [2 * normal(3, 4)]),
+    ("linear_gelu_tanh", linear(gelu_tanh), [normal(2, 2, 3), normal(4, 3), normal(4)]),
 ]
 
 
