@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "framework/base/dtype.h"
+#include "tests/emulation/sanitizer.h"
 
 namespace lockstep::emulation {
 namespace {
@@ -120,8 +121,7 @@ class Exchange final : public KernelCall {
       results.push_back(met ? result_of(i) : garbage(bytes_to(parts_[i])));
     // Nobody's memory is written to before all have read what they need of it; whoever leaves
     // earlier takes it along.
-    const bool all_read = come_to(meeting_->done);
-    if (!all_read) meeting_->parts[place] = nullptr;
+    come_to(meeting_->done);
     for (std::size_t i = 0; i < parts_.size(); ++i)
       if (!results[i].empty()) std::memcpy(parts_[i].to, results[i].data(), results[i].size());
   }
@@ -129,16 +129,22 @@ class Exchange final : public KernelCall {
  private:
   int size() const { return static_cast<int>(meeting_->parts.size()); }
 
-  // Waits until all have come, false where the communicator is aborted first.
+  // Waits until all have come, false where the communicator is aborted first. What the others did
+  // before they came happened before what follows either way, for the race detector too.
   bool come_to(std::uint32_t& count) const {
+    release(&count);
     fetch_add_acquire_release(&count, std::uint32_t{1});
+    const bool all_came = wait_for_all(count);
+    acquire(&count);
+    if (!all_came) meeting_->parts[static_cast<std::size_t>(rank_)] = nullptr;
+    return all_came;
+  }
+
+  bool wait_for_all(std::uint32_t& count) const {
     while (true) {
       const std::uint32_t seen = load_acquire(&count);
       if (seen >= meeting_->parts.size()) return true;
-      if (load_acquire(aborted_.get()) != 0) {
-        meeting_->parts[static_cast<std::size_t>(rank_)] = nullptr;
-        return false;
-      }
+      if (load_acquire(aborted_.get()) != 0) return false;
       park(&count, &seen, sizeof(seen), aborted_.get(), ~std::uint64_t{0}, {__FILE__, __LINE__});
     }
   }
