@@ -54,12 +54,10 @@ MemoryMap::MemoryMap(int devices, std::size_t device_bytes)
       arena_bytes_((2 * device_bytes + (std::size_t{64} << 20)) / huge_page * huge_page) {
   for (int i = 0; i <= devices; ++i) {
     arenas_.push_back({map_memory(arena_bytes_), 0, 0});
+    if (i == 0) continue;
+    mprotect(arenas_.back().begin, arena_bytes_, PROT_NONE);
+    reach_.push_back(std::uint64_t{1} << (i - 1));
   }
-  for (int i = 0; i < devices; ++i) {
-    all_ |= std::uint64_t{1} << i;
-    reach_.push_back(std::uint64_t{1} << i);
-  }
-  accessible_ = all_;
 }
 
 MemoryMap::~MemoryMap() {
@@ -88,6 +86,7 @@ std::byte* MemoryMap::room_for(const Arena& arena, std::size_t room) const {
 
 // The host's arena comes first, so device i's is the one after the i-th.
 void MemoryMap::set_accessible(std::uint64_t devices) {
+  devices &= used_;
   if (devices == accessible_) return;
   const auto is_open = [&](std::size_t i) { return (accessible_ >> i & 1u) != 0; };
   const auto to_open = [&](std::size_t i) { return (devices >> i & 1u) != 0; };
@@ -113,6 +112,7 @@ std::string MemoryMap::describe(const void* pointer) const {
 }
 
 void* MemoryMap::allocate(int device, std::size_t bytes) {
+  if (device != on_host) used_ |= std::uint64_t{1} << device;
   open_all();
   Arena& arena = arenas_[static_cast<std::size_t>(device + 1)];
   if (bytes > device_bytes_ || arena.in_use + bytes > device_bytes_) return nullptr;

@@ -49,7 +49,7 @@ class MemoryMap {
   std::size_t allocations() const { return allocations_.size(); }
   // Who may touch device memory from here on: nobody, everybody, or blocks of one device.
   void close() { set_accessible(0); }
-  void open_all() { set_accessible(all_); }
+  void open_all() { set_accessible(~std::uint64_t{0}); }
   void open_for(int device) { set_accessible(reach_[static_cast<std::size_t>(device)]); }
   // False where it was so already.
   bool set_peer_access(int device, int peer, bool allowed);
@@ -74,8 +74,9 @@ class MemoryMap {
   std::vector<Arena> arenas_;  // the host's first
   std::map<std::byte*, Allocation> allocations_;
   char order_ = 0;
-  std::uint64_t all_ = 0;         // a bit for each device
-  std::uint64_t accessible_ = 0;  // those whose pages may be touched
+  // A bit for each device: those whose pages may be touched, and those that ever had an allocation;
+  // opening and closing the others would cost time only.
+  std::uint64_t accessible_ = 0, used_ = 0;
   std::vector<std::uint64_t> reach_;
 };
 
