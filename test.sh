@@ -82,7 +82,7 @@ check_tidy
 # What each sanitizer sees of the emulated GPUs: everything; every day the bugs that it is there for, planted and
 # absent, and the ring.
 if [ $all = yes ]; then
-  emulated=(planted_bugs_test {device,kernels,comm,conformance}_cuda_emulated_test)
+  emulated=(planted_bugs_test {device,kernels,comm,conformance,train}_cuda_emulated_test)
   races='^planted_bugs\.|_cuda_emulated\.' addresses=$races
   for_all_architectures=$(command -v nvcc || true)
 else
@@ -98,7 +98,7 @@ say "== ThreadSanitizer"
 # A test asks for more memory than there is.
 export TSAN_OPTIONS=allocator_may_return_null=1
 build tsan comm_test conformance_test device_test "${emulated[@]}"
-run_tests tsan -LE slow -R "^(comm|device)\.|^conformance\..*ring_threads|$races" -E 'gloo|mpi|nccl|Gloo|Mpi|Nccl|Backend'
+run_tests tsan -LE slow -R "^(comm|device)\.|^conformance\..*ring_threads|$races" -E '^(comm|device|conformance)\..*(gloo|mpi|nccl|Gloo|Mpi|Nccl|Backend)'
 
 say "== AddressSanitizer and UBSan"
 build asan data_test base_test tensor_test "${emulated[@]}"
