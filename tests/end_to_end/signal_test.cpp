@@ -2,19 +2,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
+#include <set>
+#include <string>
 #include <thread>
 
 #include "tests/end_to_end/sandbox.h"
+#include "tests/support/shared_memory.h"
 #include "train/checkpoint.h"
 
 namespace lockstep::tests {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::Contains;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 const Arguments endless{"train.epochs=100000", "checkpoint.every_epochs=1000",
                         "train.evaluate_every=0"};
@@ -113,41 +117,23 @@ TEST(KilledLauncher, TakesAFrozenWorkerAndTheOnesItBlocksAlong) {
 }
 
 // SHM-2: memory of this kind cannot pile up, for it has no name; other runs are left alone.
-std::int64_t shared_memory_in_use() {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  std::int64_t kib = 0;
-  while (file >> word)
-    if (word == "Shmem:" && file >> kib) break;
-  return kib * 1024;
-}
-
-std::size_t names_in_dev_shm() {
-  std::error_code ignored;
-  return static_cast<std::size_t>(
-      std::distance(std::filesystem::directory_iterator("/dev/shm", ignored), {}));
-}
-
 TEST(KilledRuns, LeaveNoSharedMemory) {
   const Sandbox sandbox;
   Program live(sandbox.train(2, endless), sandbox.options());
   live.wait_for_output("epoch 1/100000 done");
-  const auto names = names_in_dev_shm();
-  const auto before = shared_memory_in_use();
   for (int run = 0; run < 10; ++run) {
     Program program(sandbox.train(8, {"model.hidden=[512, 512]", "train.epochs=100000"}),
                     sandbox.options());
     program.wait_for_output("buckets:");
+    std::set<std::string> memory;
+    for (const pid_t process : program.running()) memory.merge(shared_memory_of(process));
+    for (const std::string& own : shared_memory_of(getpid())) memory.erase(own);  // the output's
+    EXPECT_THAT(memory, Contains(HasSubstr("memfd")));
     program.signal_group(SIGKILL);
     EXPECT_TRUE(program.is_gone(5s));
     program.wait();
+    EXPECT_THAT(still_there(memory), IsEmpty());
   }
-  // Ten runs of 8 ranks would have left far more than this. Other programs' memory comes and goes.
-  const auto settled = [&] {
-    return names_in_dev_shm() <= names && shared_memory_in_use() - before < (64 << 20);
-  };
-  for (int look = 0; look < 200 && !settled(); ++look) std::this_thread::sleep_for(50ms);
-  EXPECT_TRUE(settled());
   const auto normal = sandbox.run(sandbox.train(4, {"train.epochs=1"}));
   EXPECT_EQ(normal.exit_code, 0) << normal.output;
   live.signal(SIGINT);

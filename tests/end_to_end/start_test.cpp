@@ -16,6 +16,7 @@
 
 #include "tests/end_to_end/sandbox.h"
 #include "tests/end_to_end/surroundings.h"
+#include "tests/support/port.h"
 
 namespace lockstep::tests {
 namespace {
@@ -47,36 +48,10 @@ TEST(TwoRunsAtOnce, DoNotMix) {
   EXPECT_EQ(folders.size(), 20u);
 }
 
-// A socket that listens on a free port of the loopback interface.
-class TakenPort {
- public:
-  TakenPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (bind(socket_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        listen(socket_, 1) != 0 ||
-        getsockname(socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-      throw std::runtime_error("cannot listen");
-    port_ = ntohs(address.sin_port);
-  }
-  ~TakenPort() { close(socket_); }
-  int port() const { return port_; }
-
- private:
-  int socket_;
-  int port_ = 0;
-};
-
-int free_port() {
-  return TakenPort().port();
-}
-
 TEST(Port, ThatIsTakenIsNamed) {
   const Sandbox sandbox;
-  const TakenPort taken;
-  const std::string port = std::to_string(taken.port());
+  const comm::Descriptor taken = comm::listen_tcp("127.0.0.1", 0);
+  const std::string port = std::to_string(comm::local_port(taken));
   const auto end = sandbox.run(sandbox.train(4, {"comm.port=" + port}));
   EXPECT_EQ(end.exit_code, 5) << end.output;
   EXPECT_LT(end.seconds, 5);

@@ -1,5 +1,6 @@
 // What is particular about ranks that are processes: finding each other, dying, leaving nothing
 // behind.
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,10 +11,12 @@
 #include <fstream>
 #include <random>
 #include <set>
+#include <sstream>
 
 #include "comm/memory/barrier.h"
 #include "comm/memory/peer_socket.h"
 #include "tests/comm/memory/group_ranks.h"
+#include "tests/support/shared_memory.h"
 
 namespace lockstep::comm {
 namespace {
@@ -22,12 +25,15 @@ using namespace std::chrono_literals;
 using ::testing::AllOf;
 using testing::catch_rank_error;
 using testing::Caught;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using testing::soon;
 using tests::ProcessRanks;
 using tests::run_as_processes;
+using tests::shared_memory_of;
+using tests::still_there;
 
 RankError late(int rank) {
   return RankError(rank, "late");
@@ -197,14 +203,6 @@ std::vector<std::string> lines_about(const std::string& socket_name) {
   return lines;
 }
 
-std::set<std::string> files_in_shared_memory() {
-  std::set<std::string> files;
-  std::error_code no_such_folder;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", no_such_folder))
-    if (entry.path().string().find("lockstep") != std::string::npos) files.insert(entry.path());
-  return files;
-}
-
 std::vector<std::string> open_files() {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -216,13 +214,14 @@ std::vector<std::string> open_files() {
 }
 
 TEST(ProcessGroupTest, NothingWithANameIsLeftBehind) {
-  const std::set<std::string> files = files_in_shared_memory();
-  ProcessRanks ranks(3, [&](int rank, Store& store) {
+  ProcessRanks ranks(3, [](int rank, Store& store) {
     const auto group = make_process_group(store, "group", rank, 3, 20s);
     const auto memory = group->allocate(1000, soon());
     for (const std::string& file : open_files())
       EXPECT_THAT(file, Not(HasSubstr("memfd"))) << "the mapping needs no descriptor";
-    EXPECT_EQ(files_in_shared_memory(), files);
+    const auto shared = shared_memory_of(getpid());
+    EXPECT_THAT(shared, AllOf(Contains(HasSubstr("memfd")), Not(Contains(HasSubstr("/dev/shm")))));
+    store.set(fmt::format("memory {}", rank), fmt::format("{}", fmt::join(shared, "\n")));
     store.add("ready", 1);
     store.get("never", 60s);
   });
@@ -230,10 +229,15 @@ TEST(ProcessGroupTest, NothingWithANameIsLeftBehind) {
   const std::string address = ranks.store().get("group/address", 1s);
   const std::string listening = " 00010000 ";  // the flags of a socket that accepts connections
   for (const std::string& line : lines_about(address)) EXPECT_THAT(line, Not(HasSubstr(listening)));
-  for (int rank = 0; rank < 3; ++rank) ranks.kill(rank, SIGKILL);
+  std::set<std::string> memory;
+  for (int rank = 0; rank < 3; ++rank) {
+    std::istringstream lines(ranks.store().get(fmt::format("memory {}", rank), 1s));
+    for (std::string line; std::getline(lines, line);) memory.insert(line);
+    ranks.kill(rank, SIGKILL);
+  }
   for (const int status : ranks.wait()) EXPECT_EQ(status, SIGKILL);
   EXPECT_THAT(lines_about(address), IsEmpty());
-  EXPECT_EQ(files_in_shared_memory(), files);
+  EXPECT_THAT(still_there(memory), IsEmpty());
 }
 
 }  // namespace

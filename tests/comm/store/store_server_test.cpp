@@ -15,6 +15,7 @@
 #include "comm/store/socket.h"
 #include "comm/store/store.h"
 #include "framework/base/error.h"
+#include "tests/support/port.h"
 
 namespace lockstep::comm {
 namespace {
@@ -132,8 +133,7 @@ TEST_F(StoreServerTest, NamesThePortThatIsTaken) {
 }
 
 TEST_F(StoreServerTest, ClientWaitsForAServerThatStartsLater) {
-  // A port that was free a moment ago.
-  const int port = local_port(listen_tcp("127.0.0.1", 0));
+  const int port = tests::free_port();
   std::unique_ptr<StoreServer> late;
   std::thread starter([&] {
     std::this_thread::sleep_for(100ms);
@@ -145,7 +145,7 @@ TEST_F(StoreServerTest, ClientWaitsForAServerThatStartsLater) {
 }
 
 TEST_F(StoreServerTest, ClientGivesUpNamingThePort) {
-  const int port = local_port(listen_tcp("127.0.0.1", 0));
+  const int port = tests::free_port();
   EXPECT_THAT([&] { connect_store("127.0.0.1", port, "secret", 100ms); },
               ThrowsMessage<StartupError>(HasSubstr(std::to_string(port))));
   // Somebody listens and never answers.

@@ -1,14 +1,12 @@
 #include "train/launch/launch.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 
 #include <atomic>
 
+#include "comm/store/socket.h"
 #include "framework/base/error.h"
 #include "tests/support/program.h"
 #include "tests/train/launch/bodies.h"
@@ -121,39 +119,17 @@ TEST(Launch, PassesNoOtherDescriptorToAWorkersOwnChildren) {
   EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
-// A socket that listens on a free port of the loopback.
-class TakenPort {
- public:
-  TakenPort() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    if (::bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
-        ::listen(socket_.get(), 1) != 0 ||
-        ::getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-      throw std::runtime_error("no port");
-    }
-    port_ = ntohs(address.sin_port);
-  }
-  int port() const { return port_; }
-
- private:
-  comm::Descriptor socket_;
-  int port_ = 0;
-};
-
 TEST(Launch, MeetsAtAPortWhereOneIsAskedFor) {
   const auto end = tests::run(launcher({"body=finish", "workers=3", "note=x", "port=0"}));
   EXPECT_EQ(end.exit_code, 0) << end.output;
 }
 
 TEST(Launch, NamesAPortThatIsTaken) {
-  const TakenPort taken;
-  const auto end = tests::run(
-      launcher({"body=finish", "workers=3", "note=x", fmt::format("port={}", taken.port())}));
+  const comm::Descriptor taken = comm::listen_tcp("127.0.0.1", 0);
+  const std::string port = std::to_string(comm::local_port(taken));
+  const auto end = tests::run(launcher({"body=finish", "workers=3", "note=x", "port=" + port}));
   EXPECT_EQ(end.exit_code, 5) << end.output;
-  EXPECT_THAT(end.output, HasSubstr(std::to_string(taken.port())));
+  EXPECT_THAT(end.output, HasSubstr(port));
   EXPECT_THAT(end.output, HasSubstr("in use"));
   EXPECT_LT(end.seconds, soon);
 }
