@@ -167,10 +167,12 @@ class Benchmark {
 
   void layers() {
     const auto& [rows, in, out] = sizes_.linear;
-    const std::pair<Activation, const char*> activations[] = {{Activation::none, ""},
-                                                              {Activation::relu, ", relu"},
-                                                              {Activation::gelu, ", gelu"},
-                                                              {Activation::tanh, ", tanh"}};
+    const std::pair<Activation, const char*> activations[] = {
+        {Activation::none, ""},
+        {Activation::relu, ", relu"},
+        {Activation::gelu, ", gelu"},
+        {Activation::gelu_tanh, ", gelu_tanh"},
+        {Activation::tanh, ", tanh"}};
     const std::string shape = fmt::format("{} x {}", rows, out);
     for (const auto& [activation, words] : activations) {
       const std::string name = words;
@@ -199,6 +201,9 @@ class Benchmark {
       bytes("gelu", shape, 2, x.bytes(), [&] { kernels_.unary(Unary::gelu, x, y); });
       bytes("gelu backward", shape, 3, x.bytes(),
             [&] { kernels_.unary_backward(Unary::gelu, x, y, z, y, false); });
+      bytes("gelu_tanh", shape, 2, x.bytes(), [&] { kernels_.unary(Unary::gelu_tanh, x, y); });
+      bytes("gelu_tanh backward", shape, 3, x.bytes(),
+            [&] { kernels_.unary_backward(Unary::gelu_tanh, x, y, z, y, false); });
       bytes("tanh", shape, 2, x.bytes(), [&] { kernels_.unary(Unary::tanh, x, y); });
       bytes("sigmoid", shape, 2, x.bytes(), [&] { kernels_.unary(Unary::sigmoid, x, y); });
       bytes("exp", shape, 2, x.bytes(), [&] { kernels_.unary(Unary::exp, x, y); });

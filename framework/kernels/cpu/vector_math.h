@@ -16,7 +16,7 @@ namespace lockstep::kernels {
 
 // a * b + c, rounded once where that is one instruction; elsewhere std::fma would be a slow call.
 template <class T>
-T fused(T a, T b, T c) {
+inline T fused(T a, T b, T c) {
 #ifdef __FMA__
   return std::fma(a, b, c);
 #else
@@ -158,7 +158,7 @@ struct TanhDistribution {
 // 30 ulp at 5, 160 at 10. The tail ends there, and at 21 for double, where results would become
 // denormal.
 template <class T>
-TanhDistribution<T> tanh_distribution(T x) {
+inline TanhDistribution<T> tanh_distribution(T x) {
   constexpr T end = sizeof(T) == sizeof(float) ? T(10) : T(21);
   constexpr T a = T(1.5957691216057307117);    // sqrt(8 / pi)
   constexpr T b = T(0.071354816272600248776);  // 0.044715 a
