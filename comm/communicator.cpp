@@ -59,6 +59,10 @@ void Work::wait_on(Stream& stream) const {
   }
 }
 
+Event Work::event() const {
+  return state_ ? state_->event() : Event();
+}
+
 Work::Times Work::times() const {
   return state_ ? state_->times() : times_;
 }

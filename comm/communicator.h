@@ -106,6 +106,7 @@ class Work {
   // Work enqueued on `stream` later waits for it. On an inline stream this is wait(); on others an
   // error surfaces at the next wait() on the host.
   void wait_on(Stream& stream) const;
+  Event event() const;  // done when it is
   Times times() const;
   // Of a collective that was captured into a graph, which by itself never runs: that of the graph's
   // latest launch. Any other is itself.

@@ -48,12 +48,12 @@ DeferredSteps::DeferredSteps(Context& context, Replica& replica, LossCounter& co
 void DeferredSteps::enqueue(const Start& start, const data::Batch& batch) {
   const auto begin = device::Clock::now();
   step_ = start.step;
-  replica_.begin_update(step_, micro_batches_.parts());
+  begin_update(start);
   prepare(start);
   const bool traced = replica_.timeline().tracing();
   bool is_first = true;
   std::vector<comm::Work> works = graph_.run(batch, traced, [&](const data::Batch& inputs) {
-    if (!std::exchange(is_first, false)) replica_.begin_update(step_, micro_batches_.parts());
+    if (!std::exchange(is_first, false)) begin_update(start);
     return enqueue_calls(inputs);
   });
   const std::size_t slot = std::exchange(next_slot_, 1 - next_slot_);
@@ -69,13 +69,18 @@ void DeferredSteps::enqueue(const Start& start, const data::Batch& batch) {
                       .traced = traced});
 }
 
+void DeferredSteps::begin_update(const Start& start) {
+  replica_.begin_update(start.step, micro_batches_.parts(), /*average=*/true,
+                        start.loss_scale.value);
+}
+
 // What changes from step to step goes to memory of the device, before what reads it there.
 void DeferredSteps::prepare(const Start& start) {
   const kernels::Kernels& kernels = kernels::kernels_for(context_);
   const std::array of_host{start.stop_requests, start.data_wait_seconds};
   kernels.store(std::as_bytes(std::span(of_host)), summary_.slice(0, counted, summary_size));
   kernels.set_random_step(context_, static_cast<std::uint64_t>(start.step));
-  replica_.prepare_update(start.lr);
+  replica_.prepare_update(start.lr, 1 / start.loss_scale.value);
 }
 
 // What may be captured: nothing in it waits or depends on the step but through memory.
@@ -84,15 +89,18 @@ std::vector<comm::Work> DeferredSteps::enqueue_calls(const data::Batch& batch) {
   Stream& communication = replica_.communication_stream();
   micro_batches_.run(batch, step_);
   replica_.finish_backward();
+  replica_.buffers().start(batch.rows, batch.global_rows, communication);
   counter_.take_into(summary_.slice(0, 0, counted));
   if (&communication != &compute) communication.wait(compute.record());
   const comm::Work summary =
       replica_.communicator().all_reduce(range_of(summary_), comm::ReduceOp::sum, communication);
-  replica_.enqueue_update();
+  const auto gathers = replica_.enqueue_update(/*in_graph=*/graph_.may_capture());
   summary.wait_on(compute);
+  replica_.buffers().end();
   reduced_bytes_ = replica_.averager().bytes_this_step();
   sent_bytes_ = replica_.sent_bytes();
   std::vector<comm::Work> works = replica_.averager().works();
+  works.insert(works.end(), gathers.begin(), gathers.end());
   works.push_back(summary);
   return works;
 }
@@ -117,6 +125,10 @@ DeferredSteps::Result DeferredSteps::read() {
   Slot& slot = slots_[step.slot];
   kernels::throw_noted(slot.noted.values());
   const auto now = device::Clock::now();
+  const std::size_t buckets = replica_.averager().plan().buckets.size();
+  if (step.traced)
+    replica_.timeline().travelled(
+        std::span(step.works).subspan(buckets, step.works.size() - buckets - 1));
   Result result{.start = step.start,
                 .total = {slot.summary[0], slot.summary[1], slot.summary[2], slot.summary[3],
                           slot.summary[4]},
@@ -125,28 +137,35 @@ DeferredSteps::Result DeferredSteps::read() {
                 .buckets = std::move(step.works),
                 .reduced_bytes = step.reduced_bytes,
                 .sent_bytes = step.sent_bytes};
-  result.buckets.pop_back();
+  result.buckets.resize(buckets);
   last_read_ = now;
   return result;
 }
 
 // Steps follow each other on the GPU, so one takes the time from result to result. What the GPU
 // does meanwhile the host sees by its collectives only. The last bucket sets out when the backward
-// pass has ended, or later, so from then on at least nothing is hidden; on the compute stream
-// nothing ever is. The host's wait for data counts as far as the GPU can have waited too.
+// pass has ended, or later, so from then on at least nothing is hidden; nor are the last parameters
+// that come at the end of a graph, and on the compute stream nothing ever is. The host's wait for
+// data counts as far as the GPU can have waited too.
 StepParts DeferredSteps::parts_of(const Pending& step, device::Clock::time_point end) {
   StepParts parts;
   parts.step = seconds({std::max(step.begin, last_read_), end});
-  const auto buckets = std::span(step.works).first(step.works.size() - 1);
-  parts.communication = std::min(seconds_travelled(buckets), parts.step);
+  const auto travels = std::span(step.works).first(step.works.size() - 1);
+  const auto buckets = travels.first(replica_.averager().plan().buckets.size());
+  parts.communication = std::min(seconds_travelled(travels), parts.step);
   const bool overlaps = &replica_.communication_stream() != &context_.compute_stream();
-  if (!overlaps)
-    parts.exposed = parts.communication;
-  else if (!buckets.empty())
-    parts.exposed = std::min(seconds(interval_of(buckets.back())), parts.communication);
+  if (!buckets.empty()) parts.exposed = seconds(interval_of(buckets.back()));
+  if (travels.size() > buckets.size() && graph_.may_capture())
+    parts.exposed += seconds(interval_of(travels[buckets.size()]));
+  if (!overlaps || parts.exposed > parts.communication) parts.exposed = parts.communication;
   parts.data_wait = std::min(step.parts.data_wait, parts.step - parts.exposed);
   parts.compute = parts.step - parts.exposed - parts.data_wait;
   return parts;
+}
+
+void DeferredSteps::undo(const Start& read) {
+  replica_.undo_updates(read.step, step_ - read.step + 1);
+  step_ = read.step - 1;
 }
 
 void DeferredSteps::discard() {

@@ -1,15 +1,18 @@
 // DeferredSteps: training steps on a GPU, of which the host reads what they came to while the next
 // one runs, so that it waits for none of them in the middle and the GPU never waits for the host.
 //
-// That works where the host has nothing to decide before an update (decided_on_host() in
-// train/config/rules.h). Every rank reads a step's results at the same place in its sequence of
-// steps, so all make the same decisions at the same step.
+// The host takes for granted that all goes well: that a step was an update like the others, and
+// what follows from it for the next one (the optimizer's count, the loss scale). Where a step's
+// gradients turn out not to be finite, the device has left out its update and those behind it, and
+// undo() takes them all back. Every rank reads a step's results at the same place in its sequence
+// of steps, so all make the same decisions at the same step.
 #pragma once
 
 #include <array>
 #include <deque>
 #include <vector>
 
+#include "train/loss_scaler.h"
 #include "train/micro_batches.h"
 #include "train/parallel/host_values.h"
 #include "train/parallel/replica.h"
@@ -26,6 +29,7 @@ class DeferredSteps {
     std::int64_t epoch = 0;          // from 0
     std::int64_t step_in_epoch = 0;  // from 0
     double lr = 0;
+    LossScale loss_scale = {};  // of this step
     double stop_requests = 0;
     double data_wait_seconds = 0;
   };
@@ -51,6 +55,10 @@ class DeferredSteps {
   Result read();
   // Waits for all and reads none.
   void discard();
+  // After read() and discard(): the step that was read, whose gradients were not finite, and those
+  // that were discarded behind it are as if they had not been enqueued. With
+  // ReplicaOptions::skip_nonfinite.
+  void undo(const Start& read);
 
  private:
   // In page-locked memory.
@@ -64,13 +72,16 @@ class DeferredSteps {
     Start start;
     Event copied;
     std::size_t slot = 0;
-    std::vector<comm::Work> works;  // of the buckets, and the summary's
+    std::vector<comm::Work> works;  // see enqueue_calls()
     StepParts parts;
     device::Clock::time_point begin;
     std::uint64_t reduced_bytes = 0, sent_bytes = 0;
     bool traced = false;
   };
 
+  void begin_update(const Start& start);
+  // Returns its collectives: of the buckets, of parameters (see Replica::enqueue_update) and of the
+  // summary.
   std::vector<comm::Work> enqueue_calls(const data::Batch& batch);
   void prepare(const Start& start);
   void copy_results(std::size_t slot);
@@ -85,7 +96,7 @@ class DeferredSteps {
   std::array<Slot, 2> slots_;
   std::size_t next_slot_ = 0;
   std::deque<Pending> pending_;
-  std::int64_t step_ = 0;  // being enqueued
+  std::int64_t step_ = 0;  // the last that was enqueued
   std::uint64_t reduced_bytes_ = 0, sent_bytes_ = 0;
   device::Clock::time_point last_read_;
   StepGraph graph_;  // last: it goes first

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "data/sampler.h"
 #include "framework/kernels/kernels.h"
 #include "framework/nn/batch_norm.h"
 #include "framework/ops/cross_entropy.h"
 #include "train/config/print.h"
+#include "train/config/rules.h"
 #include "train/damage.h"
 #include "train/parallel/hooks/hooks.h"
 #include "train/version.h"
@@ -58,19 +60,19 @@ ReplicaOptions replica_options(const Config& config, const Context& context,
   if (config.run.trace)
     options.trace = {*config.run.trace, *config.run.trace + config.run.trace_steps - 1};
   options.overlap = config.data_parallel.overlap;
-  options.make_reduction = make_hook(
-      config.data_parallel.hook,
-      {.top_k_ratio = config.data_parallel.top_k_ratio,
-       .power_sgd_rank = config.data_parallel.power_sgd_rank,
-       .power_sgd_start = config.data_parallel.power_sgd_start,
-       .seed = *config.seed,
-       .may_skip = config.train.on_nonfinite == "skip" || config.train.loss_scale == "dynamic"});
+  options.make_reduction =
+      make_hook(config.data_parallel.hook, {.top_k_ratio = config.data_parallel.top_k_ratio,
+                                            .power_sgd_rank = config.data_parallel.power_sgd_rank,
+                                            .power_sgd_start = config.data_parallel.power_sgd_start,
+                                            .seed = *config.seed,
+                                            .may_skip = may_skip(config)});
   options.buffers =
       config.data_parallel.buffers == "average" ? BufferPolicy::average : BufferPolicy::broadcast;
   options.unused_parameters = config.data_parallel.unused_parameters == "zero"
                                   ? UnusedParameters::zero
                                   : UnusedParameters::error;
   options.shard_optimizer = config.data_parallel.sharding == "optimizer";
+  options.skip_nonfinite = may_skip(config);
   options.clip_norm = config.optimizer.clip_norm;
   options.clip_value = config.optimizer.clip_value;
   options.per_bucket = config.optimizer.per_bucket == "on" || config.optimizer.per_bucket == "auto";
@@ -133,6 +135,31 @@ comm::CommunicatorOptions communicator_options(const Config& config) {
   options.check = config.comm.check == "off"    ? comm::AgreementCheck::off
                   : config.comm.check == "plan" ? comm::AgreementCheck::plan
                                                 : comm::AgreementCheck::every;
+  return options;
+}
+
+data::LoaderOptions loader_options(const Config& config, const Context& context,
+                                   const comm::Communicator& communicator,
+                                   const FaultHook* faults) {
+  const bool training = faults != nullptr;
+  data::LoaderOptions options;
+  options.rank = communicator.rank();
+  options.world_size = communicator.size();
+  options.batch_size = config.train.batch_size;
+  options.shuffle = training && config.data.shuffle;
+  options.drop_last = training && config.data.drop_last;
+  options.prefetch = config.data.prefetch;
+  options.memory_limit = config.data.memory_limit;
+  options.seed = *config.seed;
+  options.dtype = config.train.dtype;
+  options.timeout = milliseconds(config.comm.timeout);
+  if (context.device().kind == DeviceKind::cuda)
+    options.normalize =
+        std::bind_front(&kernels::Kernels::normalize_channels, &kernels::kernels_for(context));
+  if (training && faults->active())
+    options.before_read = [faults, rank = communicator.rank()](std::int64_t step) {
+      faults->hit(rank, step + 1, FaultPlace::read);
+    };
   return options;
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "comm/communicator.h"
+#include "data/loader.h"
 #include "framework/optim/schedule.h"
 #include "models/registry.h"
 #include "train/config/config.h"
@@ -22,6 +23,10 @@ optim::Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch
                               std::int64_t total_steps);
 
 comm::CommunicatorOptions communicator_options(const Config& config);
+
+// Of the training data; of the test data without `faults`, which outlive the loader.
+data::LoaderOptions loader_options(const Config& config, const Context& context,
+                                   const comm::Communicator& communicator, const FaultHook* faults);
 
 // Throws ConfigError when a worker would have a single row of some batch to normalise by: a model
 // with batch norm cannot train on that, and it should not take an epoch to find out.

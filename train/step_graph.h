@@ -41,6 +41,8 @@ class StepGraph {
   // Enqueues a step one way or the other, by calls in any case where it is `traced`. Returns its
   // collectives. What is enqueued on either stream afterwards comes behind it.
   std::vector<comm::Work> run(const data::Batch& batch, bool traced, const Enqueue& enqueue);
+  // Whether a step may be captured, now or later.
+  bool may_capture() const { return hindrance_.empty(); }
 
  private:
   // What arguments of kernels, and addresses, depend on.

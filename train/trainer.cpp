@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include "data/loader.h"
 #include "data/sampler.h"
@@ -34,6 +33,10 @@
 namespace lockstep::train {
 namespace {
 
+bool is_multiple(std::int64_t step, std::optional<std::int64_t> every) {
+  return every.value_or(0) > 0 && step % *every == 0;
+}
+
 class Trainer {
  public:
   Trainer(const Config& config, const RunOptions& options, Worker& worker, const FaultHook& faults,
@@ -42,7 +45,6 @@ class Trainer {
   void run();
 
  private:
-  data::LoaderOptions loader_options(bool training) const;
   void defer_steps();
   void resume(const std::string& path);
   void announce();
@@ -51,15 +53,16 @@ class Trainer {
   void train_step();
   void enqueue_step(const data::Batch& batch);
   void read_results(std::size_t left);
+  StepSummary take_back(const DeferredSteps::Result& result);
   void record(const StepRecord& step, std::span<const comm::Work> buckets);
   double take_data_wait();
   data::Batch next_batch();
   void start_summary(const StepSummary& local);
   StepSummary summary_of_all();
   StepSummary forward_backward(const data::Batch& batch);
-  bool may_skip() const;
-  void handle_nonfinite(const data::Batch& batch);
+  StepSummary handle_nonfinite(const data::Batch& batch);
   void after_update();
+  bool is_looked_at() const;
   void check_replicas();
   void handle_divergence(const Divergence& divergence);
 
@@ -102,28 +105,6 @@ class Trainer {
   double data_wait_before_ = 0;
 };
 
-data::LoaderOptions Trainer::loader_options(bool training) const {
-  data::LoaderOptions options;
-  options.rank = communicator_.rank();
-  options.world_size = communicator_.size();
-  options.batch_size = config_.train.batch_size;
-  options.shuffle = training && config_.data.shuffle;
-  options.drop_last = training && config_.data.drop_last;
-  options.prefetch = config_.data.prefetch;
-  options.memory_limit = config_.data.memory_limit;
-  options.seed = *config_.seed;
-  options.dtype = config_.train.dtype;
-  options.timeout = milliseconds(config_.comm.timeout);
-  if (context_.device().kind == DeviceKind::cuda)
-    options.normalize =
-        std::bind_front(&kernels::Kernels::normalize_channels, &kernels::kernels_for(context_));
-  if (training && faults_.active())
-    options.before_read = [this](std::int64_t step) {
-      faults_.hit(communicator_.rank(), step + 1, FaultPlace::read);
-    };
-  return options;
-}
-
 Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker,
                  const FaultHook& faults, Context& context, comm::Communicator& communicator,
                  HostStorage& storage, const Log& log)
@@ -136,8 +117,10 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
       log_(log),
       counter_(context),
       scaler_(config.train.loss_scale == "dynamic"),
-      training_data_(context, config.data.file, "train", loader_options(true), storage),
-      test_data_(context, config.data.file, "test", loader_options(false), storage),
+      training_data_(context, config.data.file, "train",
+                     loader_options(config, context, communicator, &faults), storage),
+      test_data_(context, config.data.file, "test",
+                 loader_options(config, context, communicator, nullptr), storage),
       total_steps_(total_steps(config, training_data_.steps_per_epoch())),
       schedule_(make_schedule(config, training_data_.steps_per_epoch(), total_steps_)),
       replica_(make_replica(
@@ -256,20 +239,21 @@ void Trainer::train_step() {
   replica_->begin_update(step_, config_.train.accumulate, /*average=*/true, scaler_.scale());
   StepSummary local = forward_backward(batch);
   replica_->finish_backward();
-  replica_->buffers().start(batch.rows, replica_->communication_stream());
+  replica_->buffers().start(batch.rows, batch.global_rows, replica_->communication_stream());
   local.stop_requests = worker_.stop_requested() ? 1 : 0;
   local.data_wait_seconds = take_data_wait();
   start_summary(local);
 
   const double lr = config_.optimizer.lr * schedule_.factor(steps_done_);
-  const bool is_finite = (!may_skip() || replica_->gradients_are_finite()) &&
-                         replica_->update(lr, 1 / scaler_.scale());
+  const bool is_finite = replica_->update(lr, 1 / scaler_.scale());
   const StepSummary total = summary_of_all();
-  if (is_finite)
+  replica_->buffers().end();
+  if (is_finite) {
     scaler_.record(true);
-  else
+  } else {
     handle_nonfinite(batch);
-  replica_->buffers().end(/*used=*/is_finite);
+    replica_->buffers().undo(step_);
+  }
 
   ++steps_done_;
   ++step_in_epoch_;
@@ -291,9 +275,11 @@ void Trainer::enqueue_step(const data::Batch& batch) {
                       .epoch = epoch_,
                       .step_in_epoch = step_in_epoch_,
                       .lr = config_.optimizer.lr * schedule_.factor(steps_done_),
+                      .loss_scale = scaler_.state(),
                       .stop_requests = worker_.stop_requested() ? 1.0 : 0.0,
                       .data_wait_seconds = take_data_wait()},
                      batch);
+  scaler_.record(true);
   ++steps_done_;
   ++step_in_epoch_;
 }
@@ -303,23 +289,35 @@ void Trainer::read_results(std::size_t left) {
   while (deferred_ && deferred_->pending() > left) {
     const DeferredSteps::Result result = deferred_->read();
     const DeferredSteps::Start& start = result.start;
-    if (!result.is_finite) {
-      // The steps behind it changed nothing. Its batch has gone, so it is read again.
-      deferred_->discard();
-      step_ = start.step;
-      training_data_.seek(start.epoch, start.step_in_epoch);
-      return handle_nonfinite(training_data_.next());
-    }
+    const StepSummary total = result.is_finite ? result.total : take_back(result);
     record({.epoch = start.epoch + 1,
             .step = start.step,
-            .summary = result.total,
+            .summary = total,
             .lr = start.lr,
             .parts = result.parts,
-            .data_wait_seconds = result.total.data_wait_seconds / communicator_.size(),
+            .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
             .reduced_bytes = result.reduced_bytes,
             .sent_bytes = result.sent_bytes},
            result.buckets);
   }
+}
+
+// A step whose gradients were not finite changed nothing; those behind it did not either, and are
+// enqueued again. Its batch has gone and is read again. Returns its summary, of finite losses only.
+StepSummary Trainer::take_back(const DeferredSteps::Result& result) {
+  const DeferredSteps::Start& start = result.start;
+  deferred_->discard();
+  step_ = steps_done_ = start.step;
+  step_in_epoch_ = start.step_in_epoch + 1;
+  scaler_.restore(start.loss_scale);
+  training_data_.seek(start.epoch, start.step_in_epoch);
+  StepSummary local = handle_nonfinite(training_data_.next());
+  if (communicator_.rank() == 0) {
+    local.stop_requests = result.total.stop_requests;
+    local.data_wait_seconds = result.total.data_wait_seconds;
+  }
+  deferred_->undo(start);
+  return exchange_.exchange(local, replica_->communication_stream());
 }
 
 void Trainer::record(const StepRecord& step, std::span<const comm::Work> buckets) {
@@ -360,41 +358,43 @@ StepSummary Trainer::forward_backward(const data::Batch& batch) {
   return local;
 }
 
-// Whether an update may have to be left out, which is known only when all gradients are there.
-bool Trainer::may_skip() const {
-  return scaler_.is_dynamic() || config_.train.on_nonfinite == "skip";
-}
-
 // The gradients that are averaged no longer tell whose was at fault: each rank computes its own
-// again, with the loss scale that they had.
-void Trainer::handle_nonfinite(const data::Batch& batch) {
+// again, with the loss scale that they had. Returns its summary.
+StepSummary Trainer::handle_nonfinite(const data::Batch& batch) {
   replica_->begin_update(step_, config_.train.accumulate, /*average=*/false, scaler_.scale());
-  forward_backward(batch);
+  const StepSummary local = forward_backward(batch);
   replica_->finish_backward();
   const auto culprits = find_culprits(communicator_, replica_->communication_stream(),
-                                      !replica_->gradients_are_finite(), batch);
+                                      !replica_->own_gradients_are_finite(), batch);
   const std::string message = fmt::format("the gradients of step {} are not finite {}", step_,
                                           describe(culprits, config_.data.file));
   scaler_.record(false);
-  if (!may_skip()) throw NumericError(message + " (train.on_nonfinite is stop)");
+  if (!may_skip(config_)) throw NumericError(message + " (train.on_nonfinite is stop)");
   if (scaler_.is_dynamic())
     log_.warning("{}: skipped on all ranks, the loss scale is {} now", message, scaler_.scale());
   else
     log_.warning("{}: skipped on all ranks", message);
+  return local;
 }
 
 void Trainer::after_update() {
   if (faults_.active())
     damage(faults_.hit(communicator_.rank(), steps_done_, FaultPlace::after_step),
            replica_->arena().segments()[0].parameters);
-  const std::int64_t every = config_.consistency.every;
-  const bool checks = every > 0 && steps_done_ % every == 0;
-  const bool saves =
-      config_.checkpoint.every_steps && steps_done_ % *config_.checkpoint.every_steps == 0;
-  read_results(checks || saves || replica_->timeline().tracing() ? 0 : 1);
-  if (checks) check_replicas();
-  if (saves) save();
+  // May take back a step behind which nothing looks at the replica.
+  read_results(is_looked_at() ? 0 : 1);
+  if (is_multiple(steps_done_, config_.consistency.every)) check_replicas();
+  if (is_multiple(steps_done_, config_.checkpoint.every_steps)) save();
   write_trace_when_done(/*at_end=*/false);
+}
+
+// Whether something is to see the replica before the next step, or times this one.
+bool Trainer::is_looked_at() const {
+  const Timeline& timeline = replica_->timeline();
+  return is_multiple(steps_done_, config_.consistency.every) ||
+         is_multiple(steps_done_, config_.checkpoint.every_steps) ||
+         step_in_epoch_ == training_data_.steps_per_epoch() || steps_done_ == total_steps_ ||
+         timeline.tracing() || timeline.trace_steps().contains(steps_done_ + 1);
 }
 
 // Collective in the step after which all that is to be traced has been.

@@ -26,6 +26,14 @@ class JoinedWork final : public Work::State {
     return all;
   }
 
+  // A launch has one end for all that was captured.
+  std::shared_ptr<const State> launched() const override {
+    std::vector<Work> parts;
+    for (const Work& part : parts_) parts.push_back(part.launched());
+    Event end = parts.back().event();
+    return std::make_shared<JoinedWork>(std::move(parts), std::move(end));
+  }
+
  private:
   std::vector<Work> parts_;
   Event end_;

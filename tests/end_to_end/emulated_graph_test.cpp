@@ -67,6 +67,25 @@ INSTANTIATE_TEST_SUITE_P(
                 2,
                 {"train.accumulate=2", "optimizer.momentum=0.9", "optimizer.clip_value=0.01",
                  "model.batch_norm=true", "data_parallel.overlap=false"},
+                5},
+        Variant{"AveragedBuffersByBf16",
+                2,
+                {"data_parallel.hook=bf16", "model.batch_norm=true",
+                 "data_parallel.buffers=average", small_buckets},
+                3},
+        Variant{"Fp16WithALossScale",
+                3,
+                {"data_parallel.hook=fp16", "train.loss_scale=dynamic", "optimizer.momentum=0.9",
+                 small_buckets},
+                4},
+        Variant{"ShardedAdam",
+                3,
+                {"data_parallel.sharding=optimizer", "optimizer.name=adam", small_buckets},
+                2},
+        Variant{"ShardedWithoutOverlap",
+                2,
+                {"data_parallel.sharding=optimizer", "data_parallel.overlap=false",
+                 "optimizer.clip_norm=0.1", "train.on_nonfinite=skip", small_buckets},
                 5}),
     [](const auto& variant) { return variant.param.name; });
 
@@ -129,15 +148,6 @@ TEST(EmulatedGraphs, MixWithARankThatCallsItsSteps) {
   EXPECT_EQ(final_weights(end), final_weights(whole));
 }
 
-TEST(EmulatedGraphs, AreNotMadeWhereTheHostDecides) {
-  const Sandbox sandbox(uneven_rows);
-  const auto end =
-      sandbox.run(on_gpus(sandbox, 2, settings_of("auto", {"train.on_nonfinite=skip"}, 1)));
-  ASSERT_EQ(end.exit_code, 0) << end.output;
-  EXPECT_THAT(end.output, HasSubstr("the host waits for the GPU in every update: "
-                                    "train.on_nonfinite: skip"));
-}
-
 // DATA-6: found when the next step is on its way already, which changes nothing.
 TEST(EmulatedGraphs, ARowThatIsNotFiniteIsNamed) {
   const Sandbox sandbox({.training_samples = 131, .test_samples = 23});
@@ -197,12 +207,17 @@ TEST(EmulatedGraphs, ARankThatLaunchesNothingIsNamed) {
   const Sandbox sandbox(uneven_rows);
   Environment environment = seed(2);
   environment["TRAIN_FAULT"] = "rank=2,step=9,at=forward,do=stall:30";
-  const auto end =
-      sandbox.run(on_gpus(sandbox, 3, settings_of("on", {"comm.timeout=2"})), environment);
-  EXPECT_EQ(end.exit_code, 6) << end.output;
-  EXPECT_THAT(rank_log(run_folder(sandbox, end), 0), HasSubstr(launched));
-  EXPECT_THAT(end.last_line, HasSubstr("rank 2"));
-  EXPECT_THAT(end.output, HasSubstr("rank 2 did not arrive"));
+  for (const Arguments& settings :
+       {Arguments{}, Arguments{"data_parallel.sharding=optimizer", "train.loss_scale=dynamic"},
+        Arguments{"data_parallel.hook=fp16", "train.on_nonfinite=skip"}}) {
+    Arguments all = settings_of("on", settings);
+    all.emplace_back("comm.timeout=2");
+    const auto end = sandbox.run(on_gpus(sandbox, 3, all), environment);
+    EXPECT_EQ(end.exit_code, 6) << end.output;
+    EXPECT_THAT(rank_log(run_folder(sandbox, end), 0), HasSubstr(launched));
+    EXPECT_THAT(end.last_line, HasSubstr("rank 2"));
+    EXPECT_THAT(end.output, HasSubstr("rank 2 did not arrive"));
+  }
 }
 
 // HANG-2: a rank that fails in the middle of a run of launched steps.
@@ -210,10 +225,13 @@ TEST(EmulatedGraphs, ARankThatFailsEndsTheOthers) {
   const Sandbox sandbox(uneven_rows);
   Environment environment = seed(3);
   environment["TRAIN_FAULT"] = "rank=1,step=9,do=raise,at=read";
-  const auto end = sandbox.run(on_gpus(sandbox, 3, settings_of("on", {})), environment);
-  EXPECT_NE(end.exit_code, 0);
-  EXPECT_NE(end.exit_code, 99) << end.output;
-  EXPECT_THAT(end.last_line, HasSubstr("rank 1 in step 9"));
+  for (const Arguments& settings :
+       {Arguments{}, Arguments{"data_parallel.sharding=optimizer", "train.on_nonfinite=skip"}}) {
+    const auto end = sandbox.run(on_gpus(sandbox, 3, settings_of("on", settings)), environment);
+    EXPECT_NE(end.exit_code, 0);
+    EXPECT_NE(end.exit_code, 99) << end.output;
+    EXPECT_THAT(end.last_line, HasSubstr("rank 1 in step 9"));
+  }
 }
 
 }  // namespace

@@ -86,15 +86,13 @@ std::string why_no_products(const Config& config) {
 
 }  // namespace
 
+bool may_skip(const Config& config) {
+  return config.train.on_nonfinite == "skip" || config.train.loss_scale == "dynamic";
+}
+
 std::string decided_on_host(const Config& config) {
-  if (config.train.on_nonfinite == "skip") return "train.on_nonfinite: skip";
-  if (config.train.loss_scale == "dynamic") return "train.loss_scale: dynamic";
-  if (config.data_parallel.sharding != "none")
-    return "data_parallel.sharding: " + config.data_parallel.sharding;
-  if (config.data_parallel.hook != "none")
-    return "data_parallel.hook: " + config.data_parallel.hook;
-  if (config.data_parallel.buffers != "broadcast")
-    return "data_parallel.buffers: " + config.data_parallel.buffers;
+  const std::string& hook = config.data_parallel.hook;
+  if (hook == "top_k" || hook == "power_sgd") return "data_parallel.hook: " + hook;
   return {};
 }
 

@@ -13,8 +13,11 @@ struct BrokenRule {
   std::string text;  // what was found and what is expected
 };
 
-// The setting by which the host decides or computes in the middle of an update, so that it cannot
-// enqueue the next one before this one is done, as "key: value"; empty for none.
+// Whether training goes on without an update whose gradients are not finite.
+bool may_skip(const Config& config);
+
+// The setting by which the host computes in the middle of an update, so that it cannot enqueue the
+// next one before this one is done, as "key: value"; empty for none.
 std::string decided_on_host(const Config& config);
 
 std::vector<BrokenRule> broken_rules(const Config& config);

@@ -16,6 +16,8 @@
 // Used from the rank's own thread.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -35,26 +37,32 @@ class ModelBuffers {
   // Collective: takes rank 0's.
   void broadcast(Stream& stream);
 
-  // One update: begin() before its first forward pass, start() behind its last, then end() once
-  // everything enqueued on `stream` so far is done. `rows` is what this rank's forward passes were
-  // given. When the update was not `used`, the buffers are what they were at begin().
-  void begin();
-  void start(std::int64_t rows, Stream& stream);
-  void end(bool used);
+  // One update: begin() before its first forward pass, start() behind its last, then end(). `rows`
+  // is what this rank's forward passes were given, `all_rows` what those of all ranks were. The
+  // host waits for no GPU.
+  void begin(std::int64_t update);
+  void start(std::int64_t rows, std::int64_t all_rows, Stream& stream);
+  void end();
+  // They are what they were at the begin() of `update`, which is the last one or that before.
+  void undo(std::int64_t update);
 
   // Collective: equal on all ranks from here to the next forward pass in training.
   void synchronize(Stream& stream);
 
  private:
+  const std::vector<Tensor>& before(std::int64_t update) const {
+    return before_[static_cast<std::size_t>(update % 2)];
+  }
   void pack(double weight);
   void unpack();
 
   comm::Communicator& communicator_;
   BufferPolicy policy_;
   std::vector<Tensor> buffers_;
-  std::vector<Tensor> before_;  // their values at begin()
-  std::vector<Tensor> parts_;   // of packed_, shaped as the buffers
-  Tensor packed_;               // float64: sums of rows * value, and of the rows
+  std::array<std::vector<Tensor>, 2> before_;  // their values at begin(), of two updates
+  std::vector<Tensor> parts_;                  // of packed_, shaped as the buffers
+  Tensor packed_;                              // float64: sums of rows * value
+  double all_rows_ = 0;                        // of the update
   comm::Work work_;
 };
 

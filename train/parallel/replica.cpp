@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "framework/autograd/engine.h"
@@ -156,12 +157,11 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   micro_batch_ = 0;
   had_rows_ = false;
   had_gradient_ = false;
-  averaged_norm_.reset();
   for (auto& segment : reached_) std::fill(segment.begin(), segment.end(), false);
   frozen_.look();
   loss_scale_.set(loss_scale);
   if (!averaging_) return;
-  buffers_.begin();
+  buffers_.begin(step);
   reduction_->begin({.number = step, .loss_scale = loss_scale});
   averager_.begin();
   if (options_.before_all_reduce) {
@@ -247,12 +247,7 @@ void Replica::wait_for_all() {
   for (std::size_t b = 0; b < averager_.plan().buckets.size(); ++b) wait_for_bucket(b);
 }
 
-bool Replica::gradients_are_finite() {
-  if (averaging_) {
-    const bool finite = std::isfinite(averaged_norm());
-    if (!finite) reduction_->end(/*used=*/false);
-    return finite;
-  }
+bool Replica::own_gradients_are_finite() {
   const Timeline::Span span(timeline_, Activity::update);
   const kernels::Kernels& kernels = kernels::kernels_for(context_);
   kernels.fill(0, nonfinite_);
@@ -263,7 +258,6 @@ bool Replica::gradients_are_finite() {
 
 // Of the same bits on every rank. Buckets are read as they arrive, while later ones travel.
 double Replica::averaged_norm() {
-  if (averaged_norm_) return *averaged_norm_;
   for (std::size_t b = 0; b < averager_.plan().buckets.size(); ++b) {
     wait_for_bucket(b);
     const Timeline::Span span(timeline_, Activity::update, static_cast<std::uint32_t>(b));
@@ -271,8 +265,12 @@ double Replica::averaged_norm() {
   }
   const Timeline::Span span(timeline_, Activity::summary_wait);
   norm_.exchange(*communication_stream_);
-  averaged_norm_ = norm_.total();
-  return *averaged_norm_;
+  return norm_.total();
+}
+
+// Whether all gradients have to be seen before the first parameter is updated.
+bool Replica::decides_first() const {
+  return options_.skip_nonfinite || options_.clip_norm || options_.shard_optimizer;
 }
 
 bool Replica::update(double lr, double gradient_scale) {
@@ -287,9 +285,9 @@ bool Replica::apply_buckets(double lr, double gradient_scale) {
   kernels::GradientUse use = {.factor = gradient_scale_.tensor()};
   if (options_.clip_value) use.limit = *options_.clip_value;
   if (context_.has_graphs()) use.skip = stop_;  // of a collective that failed
-  // What needs the norm sees by it whether all gradients are finite. So do ranks that each have a
-  // slice of them, who could not agree otherwise. Else the optimizer looks on the way.
-  if (options_.clip_norm || options_.shard_optimizer || averaged_norm_) {
+  // The norm is finite exactly when all gradients are; ranks that each have a slice of them could
+  // not agree otherwise. Where nobody needs to know before, the optimizer looks on the way.
+  if (decides_first()) {
     if (!std::isfinite(averaged_norm())) return false;
     if (options_.clip_norm) {
       norm_.clip(use.factor, *options_.clip_norm, clip_factor_, nonfinite_);
@@ -302,7 +300,7 @@ bool Replica::apply_buckets(double lr, double gradient_scale) {
   if (!options_.per_bucket) wait_for_all();
   optimizer_->begin_update(lr);
   if (gather_) {
-    update_slices(use);
+    timeline_.travelled(update_slices(use));
     return true;
   }
   const auto& buckets = averager_.plan().buckets;
@@ -313,21 +311,23 @@ bool Replica::apply_buckets(double lr, double gradient_scale) {
   return !use.nonfinite.defined() || nonfinite_.item<std::int32_t>() == 0;
 }
 
-void Replica::prepare_update(double lr) {
-  gradient_scale_.set(1);
+void Replica::prepare_update(double lr, double gradient_scale) {
+  gradient_scale_.set(gradient_scale);
   optimizer_->begin_update(lr);
 }
 
-void Replica::enqueue_update() {
+std::vector<comm::Work> Replica::enqueue_update(bool in_graph) {
   const kernels::Kernels& kernels = kernels::kernels_for(context_);
   const std::size_t buckets = averager_.plan().buckets.size();
   kernels::GradientUse use = {.factor = gradient_scale_.tensor()};
   if (options_.clip_value) use.limit = *options_.clip_value;
-  if (options_.clip_norm || !options_.per_bucket)
+  if (decides_first() || !options_.per_bucket)
     for (std::size_t b = 0; b < buckets; ++b) averager_.wait(b);
-  if (options_.clip_norm) {
+  if (decides_first()) {
     for (std::size_t b = 0; b < buckets; ++b) norm_.add(b);
-    norm_.clip(use.factor, *options_.clip_norm, clip_factor_, nonfinite_);
+    norm_.exchange(*communication_stream_);
+    constexpr double any = std::numeric_limits<double>::infinity();
+    norm_.clip(use.factor, options_.clip_norm.value_or(any), clip_factor_, nonfinite_);
     use.factor = clip_factor_;
     use.skip = nonfinite_;
   } else {
@@ -336,11 +336,23 @@ void Replica::enqueue_update() {
     use.nonfinite = nonfinite_;
     use.skip = stop_;
   }
-  for (std::size_t b = 0; b < buckets; ++b) {
-    averager_.wait(b);
-    apply(b, {0, averager_.plan().buckets[b].count()}, use);
+  std::vector<comm::Work> gathers;
+  if (gather_) {
+    gathers = update_slices(use, in_graph);
+  } else {
+    for (std::size_t b = 0; b < buckets; ++b) {
+      averager_.wait(b);
+      apply(b, {0, averager_.plan().buckets[b].count()}, use);
+    }
   }
   kernels.copy(nonfinite_, stop_);
+  return gathers;
+}
+
+void Replica::undo_updates(std::int64_t first, std::int64_t count) {
+  optimizer_->set_updates(optimizer_->updates() - count);
+  buffers_.undo(first);
+  kernels::kernels_for(context_).fill(0, flags_);
 }
 
 void Replica::apply(std::size_t index, comm::Slice part, const kernels::GradientUse& use) {
@@ -354,16 +366,19 @@ void Replica::apply(std::size_t index, comm::Slice part, const kernels::Gradient
 
 // From the last bucket to the first: the next forward pass begins with what the backward pass
 // finished last.
-void Replica::update_slices(const kernels::GradientUse& use) {
-  gather_->begin();
+std::vector<comm::Work> Replica::update_slices(const kernels::GradientUse& use, bool in_graph) {
+  gather_->finish();
   const auto& buckets = averager_.plan().buckets;
+  std::vector<comm::Work> gathers(buckets.size());
   for (std::size_t b = buckets.size(); b-- > 0;) {
     const auto slice =
         comm::slice_of(buckets[b].count(), communicator_.rank(), communicator_.size());
     apply(b, slice, use);
-    gather_->start(b);
+    gathers[b] = gather_->start(b);
   }
-  gather_->end();
+  if (!in_graph) return gather_->expect(std::move(gathers));
+  for (const comm::Work& gather : gathers) gather.wait_on(context_.compute_stream());
+  return gathers;
 }
 
 void Replica::wait_for_parameters() const {

@@ -11,10 +11,10 @@
 // One update: begin_update(); backward() for each micro-batch, the last one marked;
 // finish_backward(); update(). Used from the rank's own thread.
 //
-// On a GPU, where nothing has to be known on the host in between, prepare_update() and
-// enqueue_update() take the place of update(): the host waits for nothing, and what lies between
-// the two may be captured into a graph. Whether all went well is then found in memory of the
-// device, and until the host has looked there, later updates change nothing.
+// On a GPU prepare_update() and enqueue_update() take the place of update(): the host waits for
+// nothing, and what lies between the two may be captured into a graph. Whether all went well is
+// then found in memory of the device, and until the host has looked there, later updates change
+// nothing; undo_updates() takes them back.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,11 @@ struct ReplicaOptions {
   bool shard_optimizer = false;
   BufferPolicy buffers = BufferPolicy::broadcast;
   // The update of a bucket's parameters waits for that bucket only, not for all. Without effect
-  // where a decision needs all of them first (clip_norm, shard_optimizer).
+  // where a decision needs all of them first (skip_nonfinite, clip_norm, shard_optimizer).
   bool per_bucket = true;
+  // Gradients that are not finite are found before the first parameter is updated, so that training
+  // can go on without the update.
+  bool skip_nonfinite = false;
   UnusedParameters unused_parameters = UnusedParameters::error;
   // Largest norm of the averaged gradient, all parameters together; it is scaled down to that.
   std::optional<double> clip_norm;
@@ -104,27 +107,33 @@ class Replica {
   void backward(const Variable& loss);
   // Everything is on its way. Throws UsageError naming a parameter that no backward reached.
   void finish_backward();
-  // Whether the gradients are finite; waits for them. The same answer on every rank, unless they
-  // are not averaged.
-  bool gradients_are_finite();
+  // Whether the gradients of this rank, which are not averaged, are finite; waits for them.
+  bool own_gradients_are_finite();
   // Gradients are multiplied by `gradient_scale` first (one over the loss scale), then clipped.
-  // False when they are not finite, the same on every rank: the parameters are of no use then,
-  // unless gradients_are_finite() was asked before.
+  // False when they are not finite, the same on every rank: nothing has changed then with
+  // skip_nonfinite, otherwise the parameters are of no use.
   bool update(double lr, double gradient_scale = 1);
 
   // After begin_update(): what the update reads from memory of the device.
-  void prepare_update(double lr);
-  // After finish_backward(). Not with shard_optimizer or make_reduction.
-  void enqueue_update();
+  void prepare_update(double lr, double gradient_scale = 1);
+  // After finish_backward(). Not with a make_reduction whose begin() and end() do something.
+  // `in_graph`: the compute stream waits for all that it begins, since nobody outside a graph can
+  // wait for what is captured. Returns the collectives that bring parameters, by bucket, and are
+  // done when it is: with shard_optimizer its own, or those that the update before left on their
+  // way.
+  std::vector<comm::Work> enqueue_update(bool in_graph);
   // int32 [1] on the device: not 0 once an enqueued update has met a gradient that is not finite,
-  // or a collective that failed. It and all later ones leave the parameters alone, apart from the
-  // other elements of the first.
+  // or a collective that failed. It and all later ones leave the parameters alone, without
+  // skip_nonfinite apart from the other elements of the first.
   const Tensor& spoilt() const { return nonfinite_; }
+  // With skip_nonfinite, when the host has found spoilt() raised: the `count` updates from number
+  // `first` on, all that were enqueued since, were none. Later ones count again.
+  void undo_updates(std::int64_t first, std::int64_t count);
   // A test looks at gradients on the host, in the middle of an update.
   bool is_watched() const { return options_.on_first_gradient != nullptr; }
 
   // The model's buffers follow the ranks' policy: begin_update() remembers them, start() comes
-  // after finish_backward(), end() after the update, synchronize() before they are used.
+  // after finish_backward(), end() behind that, synchronize() before they are used.
   ModelBuffers& buffers() { return buffers_; }
 
   nn::Module& model() { return *model_; }
@@ -165,10 +174,12 @@ class Replica {
   void settle_unreached();
   void wait_for_bucket(std::size_t bucket);
   void wait_for_all();
+  bool decides_first() const;
   double averaged_norm();
   bool apply_buckets(double lr, double gradient_scale);
   void apply(std::size_t bucket, comm::Slice part, const kernels::GradientUse& use);
-  void update_slices(const kernels::GradientUse& use);
+  // As enqueue_update() says.
+  std::vector<comm::Work> update_slices(const kernels::GradientUse& use, bool in_graph = false);
   void take_parameters_of_rank_0();
 
   Context& context_;
@@ -200,7 +211,6 @@ class Replica {
   std::int64_t micro_batch_ = 0;
   bool had_rows_ = false;
   bool had_gradient_ = false;
-  std::optional<double> averaged_norm_;  // of the current update, once it is known
 };
 
 }  // namespace lockstep::train

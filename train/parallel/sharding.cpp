@@ -1,6 +1,7 @@
 #include "train/parallel/sharding.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "framework/kernels/kernels.h"
 
@@ -66,26 +67,20 @@ ParameterGather::~ParameterGather() {
   for (Leaf& leaf : leaves_) leaf.parameter.set_arrival(nullptr);
 }
 
-void ParameterGather::begin() {
-  finish();
-  for (std::size_t b = 0; b < works_.size(); ++b)
-    timeline_.travelled(works_[b], static_cast<std::uint32_t>(b));
-}
-
-void ParameterGather::start(std::size_t bucket) {
+comm::Work ParameterGather::start(std::size_t bucket) {
   // Without overlap it travels here.
   const Timeline::Span span(timeline_, Activity::bucket_wait, static_cast<std::uint32_t>(bucket));
-  communication_.wait(compute_.record());
   const comm::Bucket& range = plan_.buckets[bucket];
-  works_[bucket] =
-      communicator_.all_gather(range_of(arena_.segments()[range.segment].parameters, range),
-                               communication_, static_cast<comm::Tag>(bucket));
+  communication_.wait(compute_.record());
+  return communicator_.all_gather(range_of(arena_.segments()[range.segment].parameters, range),
+                                  communication_, static_cast<comm::Tag>(bucket));
 }
 
-void ParameterGather::end() {
+std::vector<comm::Work> ParameterGather::expect(std::vector<comm::Work> gathers) {
   for (std::size_t i = 0; i < leaves_.size(); ++i)
     leaves_[i].parameter.set_arrival(
         [this, i] { wait(leaves_[i].first_bucket, leaves_[i].last_bucket); });
+  return std::exchange(works_, std::move(gathers));
 }
 
 void ParameterGather::finish() {

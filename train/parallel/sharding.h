@@ -30,12 +30,14 @@ class ParameterGather {
   ParameterGather(const ParameterGather&) = delete;
   ParameterGather& operator=(const ParameterGather&) = delete;
 
-  // One update: begin(), then start() for each bucket once this rank's slice of it is updated, in
-  // the same order on all ranks, then end().
-  void begin();
-  void start(std::size_t bucket);
-  void end();
-  // All parameters are here: for those who read the flat buffer.
+  // One update: finish(), since peers may still read the slices; then start() for each bucket once
+  // this rank's slice of it is updated, in the same order on all ranks; then the caller waits for
+  // what that gave, or leaves it to expect().
+  comm::Work start(std::size_t bucket);
+  // From here on whoever reads a parameter waits for those of `gathers`, by bucket, that bring it.
+  // Returns those that were expected before.
+  std::vector<comm::Work> expect(std::vector<comm::Work> gathers);
+  // All that is expected is here: for those who read the flat buffer too.
   void finish();
 
  private:
@@ -52,7 +54,7 @@ class ParameterGather {
   Stream& communication_;
   Timeline& timeline_;
   std::vector<Leaf> leaves_;
-  std::vector<comm::Work> works_;  // by bucket
+  std::vector<comm::Work> works_;  // that are expected, by bucket
 };
 
 // The whole state of an optimizer, in the arena's layout, whatever shard each rank has of it.

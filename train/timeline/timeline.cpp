@@ -113,11 +113,13 @@ StepParts Timeline::end_step(const StepWork& work) {
   return parts_;
 }
 
-void Timeline::travelled(const comm::Work& parameters, std::uint32_t bucket) {
-  const auto times = parameters.times();
-  if (!in_step_ || times.end == TimePoint()) return;  // there was none
-  travels_.push_back({times.start, times.end});
-  if (tracing_) add_event(Event::Kind::parameters, bucket, {times.start, times.end});
+void Timeline::travelled(std::span<const comm::Work> parameters) {
+  for (std::uint32_t b = 0; b < parameters.size(); ++b) {
+    const auto times = parameters[b].times();
+    if (!in_step_ || times.end == TimePoint()) continue;  // there was none
+    travels_.push_back({times.start, times.end});
+    if (tracing_) add_event(Event::Kind::parameters, b, {times.start, times.end});
+  }
 }
 
 void Timeline::trace_work(const StepWork& work) {

@@ -107,8 +107,8 @@ class Timeline final : private device::Recorder {
   };
 
   void begin_step(std::int64_t step);
-  // A bucket's parameters came in a collective, now done, that may have begun in an earlier step.
-  void travelled(const comm::Work& parameters, std::uint32_t bucket);
+  // Buckets' parameters came in collectives, now done, that may have begun in an earlier step.
+  void travelled(std::span<const comm::Work> parameters);
   // All collectives of the step are done.
   StepParts end_step(const StepWork& work);
 

@@ -248,11 +248,11 @@ TEST(LoadConfig, RefusesGraphsThatCannotBe) {
   const auto error = [](const std::string& key, const std::string& value) {
     return errors_of(minimal, {{"compute.graph", "on", "--set"}, {key, value, "--set"}});
   };
-  EXPECT_THAT(error("train.on_nonfinite", "skip"),
-              HasSubstr("compute.graph: found on, expected auto or off with train.on_nonfinite: "
-                        "skip, for which the host waits in every update"));
-  EXPECT_THAT(error("data_parallel.hook", "top_k"), HasSubstr("data_parallel.hook: top_k"));
-  EXPECT_THAT(error("data_parallel.sharding", "optimizer"), HasSubstr("sharding: optimizer"));
+  EXPECT_THAT(error("data_parallel.hook", "top_k"),
+              HasSubstr("compute.graph: found on, expected auto or off with data_parallel.hook: "
+                        "top_k, for which the host waits in every update"));
+  EXPECT_EQ(error("train.on_nonfinite", "skip"), "no error");
+  EXPECT_EQ(error("data_parallel.sharding", "optimizer"), "no error");
   EXPECT_THAT(error("compute.device", "cpu"), HasSubstr("cpu, which has no graphs"));
   EXPECT_THAT(error("comm.backend", "gloo"), HasSubstr("comm.backend: gloo, whose collectives"));
   EXPECT_EQ(error_with("compute.graph", "on"), "no error");

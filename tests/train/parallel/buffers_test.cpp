@@ -34,10 +34,10 @@ TEST(ModelBuffers, BroadcastTakesThoseOfRankZero) {
   const auto means =
       means_after(4, BufferPolicy::broadcast, [](Rank rank, ModelBuffers& buffers, auto& norm) {
         Stream& stream = rank.context.compute_stream();
-        buffers.begin();
+        buffers.begin(1);
         set(norm, 3 + rank.communicator.rank());
-        buffers.start(2, stream);
-        buffers.end(true);
+        buffers.start(2, 8, stream);
+        buffers.end();
         EXPECT_EQ(norm.running_mean().template item<double>(), 3 + rank.communicator.rank());
         buffers.synchronize(stream);
       });
@@ -49,10 +49,10 @@ TEST(ModelBuffers, AverageWeighsByRows) {
   const auto means =
       means_after(3, BufferPolicy::average, [](Rank rank, ModelBuffers& buffers, auto& norm) {
         const int r = rank.communicator.rank();
-        buffers.begin();
+        buffers.begin(1);
         set(norm, r == 0 ? 4 : r == 1 ? 8 : 100);
-        buffers.start(r == 0 ? 3 : r == 1 ? 1 : 0, rank.context.compute_stream());
-        buffers.end(true);
+        buffers.start(r == 0 ? 3 : r == 1 ? 1 : 0, 4, rank.context.compute_stream());
+        buffers.end();
       });
   EXPECT_EQ(means, (std::vector<double>{5, 5, 5}));
 }
@@ -61,12 +61,28 @@ TEST(ModelBuffers, AnUpdateThatIsNotUsedLeavesNoTrace) {
   for (const BufferPolicy policy : {BufferPolicy::broadcast, BufferPolicy::average}) {
     const auto means = means_after(2, policy, [](Rank rank, ModelBuffers& buffers, auto& norm) {
       set(norm, 7);
-      buffers.begin();
+      buffers.begin(1);
       set(norm, std::numeric_limits<double>::quiet_NaN());
-      buffers.start(1, rank.context.compute_stream());
-      buffers.end(false);
+      buffers.start(1, 2, rank.context.compute_stream());
+      buffers.end();
+      buffers.undo(1);
     });
     EXPECT_EQ(means, (std::vector<double>{7, 7}));
+  }
+}
+
+// As when a second one was enqueued before the host learnt of the first.
+TEST(ModelBuffers, TheLastTwoUpdatesCanBeUndone) {
+  for (const std::int64_t first : {5, 6}) {
+    const auto means =
+        means_after(1, BufferPolicy::broadcast, [&](Rank, auto& buffers, auto& norm) {
+          for (int more = 0; more < 3; ++more) {
+            set(norm, more);
+            buffers.begin(first - 1 + more);
+          }
+          buffers.undo(first);
+        });
+    EXPECT_EQ(means, std::vector<double>{1});
   }
 }
 
@@ -74,9 +90,9 @@ TEST(ModelBuffers, NoRowsAnywhereChangeNothing) {
   const auto means =
       means_after(2, BufferPolicy::average, [](Rank rank, ModelBuffers& buffers, auto& norm) {
         set(norm, 7);
-        buffers.begin();
-        buffers.start(0, rank.context.compute_stream());
-        buffers.end(true);
+        buffers.begin(1);
+        buffers.start(0, 0, rank.context.compute_stream());
+        buffers.end();
       });
   EXPECT_EQ(means, (std::vector<double>{7, 7}));
 }
@@ -94,8 +110,8 @@ TEST(ModelBuffers, OfAModelInTrainingAreEqualAfterEveryStep) {
   std::mutex mutex;
   std::map<std::int64_t, std::vector<float>> values;
   problem.after_update = [&](Rank, Replica& replica, std::int64_t step) {
-    replica.buffers().start(16, replica.communication_stream());
-    replica.buffers().end(true);
+    replica.buffers().start(16, 64, replica.communication_stream());
+    replica.buffers().end();
     const std::scoped_lock lock(mutex);
     values[step].push_back(replica.model().named_buffers()[1].tensor.data<float>()[3]);
   };

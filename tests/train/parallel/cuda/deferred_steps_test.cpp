@@ -40,6 +40,10 @@ class Trainee {
     replica_->begin_step(++step_);
     steps_.enqueue({.step = step_, .lr = 0.1, .stop_requests = stop_requests}, batch_);
   }
+  void undo(const DeferredSteps::Start& read) {
+    steps_.undo(read);
+    step_ = read.step - 1;
+  }
   DeferredSteps& steps() { return steps_; }
   const data::Batch& batch() const { return batch_; }
   device::CachingAllocator& allocator() { return rank_.context.allocator(); }
@@ -129,6 +133,41 @@ TEST(DeferredSteps, ChangeNothingBehindOneThatIsNotFinite) {
     EXPECT_EQ(trainee.parameters(), spoilt);
     for (const float value : spoilt) EXPECT_TRUE(std::isfinite(value));
   });
+}
+
+// A step whose gradients are not finite, and one behind it, are taken back: what follows has the
+// bits that it has without them.
+TEST(DeferredSteps, AreAsIfNeverEnqueuedOnceTheyAreUndone) {
+  ToyProblem problem = small_buckets();
+  problem.adam = true;
+  problem.replica.skip_nonfinite = true;
+  for (const bool sharded : {false, true}) {
+    problem.replica.shard_optimizer = sharded;
+    run_ranks(3, [&](Rank rank) {
+      const kernels::Kernels& kernels = kernels::kernels_for(rank.context);
+      const bool is_first = rank.communicator.rank() == 0;
+      const auto train = [&](bool fails) {
+        Trainee trainee(rank, problem);
+        for (int step = 1; step <= 6; ++step) {
+          if (fails && step == 5) {
+            if (is_first)
+              kernels.fill(std::numeric_limits<double>::quiet_NaN(), trainee.batch().features);
+            trainee.enqueue();
+            if (is_first) kernels.fill(1, trainee.batch().features);
+            trainee.enqueue();
+            const auto result = trainee.steps().read();
+            EXPECT_FALSE(result.is_finite);
+            trainee.steps().discard();
+            trainee.undo(result.start);
+          }
+          trainee.enqueue();
+          EXPECT_TRUE(trainee.steps().read().is_finite) << "step " << step;
+        }
+        return trainee.parameters();
+      };
+      EXPECT_EQ(train(true), train(false));
+    });
+  }
 }
 
 // A rank is lost in the middle: the others' updates wait for its gradients, which never come, and
