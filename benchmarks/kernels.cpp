@@ -180,11 +180,11 @@ class Benchmark {
                    y = empty({rows, out});
       flops("linear, bias" + name, fmt::format("{} x {} x {}", rows, in, out),
             2.0 * static_cast<double>(rows * in * out),
-            [&, f = activation] { kernels_.linear(x, w, bias, f, {}, y); });
+            [&, f = activation] { kernels_.linear(x, w, bias, f, false, y); });
       const Tensor pre = tensor({rows, out}), grad = tensor({rows, out}),
                    grad_pre = empty({rows, out});
       bytes("its bias and activation backward" + name, shape, 3, y.bytes(), [&, f = activation] {
-        kernels_.bias_activation_backward(f, pre, y, grad, grad_pre, bias, false);
+        kernels_.bias_activation_backward({f, y, pre}, grad, grad_pre, bias, false);
       });
     }
   }
@@ -316,10 +316,10 @@ class Benchmark {
       const Tensor sgd = kernels::make_sgd_constants(p), adam = kernels::make_adam_constants(p);
       kernels::store_constants(kernels::SgdOptions{.lr = 1e-9, .momentum = 0.9}, sgd);
       kernels::store_constants(kernels::AdamOptions{.lr = 1e-9}, adam);
-      bytes("sgd", shape, 3, p.bytes(), [&] { kernels_.sgd_step(p, g, {}, false, sgd, {}); });
+      bytes("sgd", shape, 3, p.bytes(), [&] { kernels_.sgd_step(p, {}, g, {}, false, sgd, {}); });
       bytes("sgd with momentum", shape, 5, p.bytes(),
-            [&] { kernels_.sgd_step(p, g, m, false, sgd, {}); });
-      bytes("adam", shape, 7, p.bytes(), [&] { kernels_.adam_step(p, g, m, v, adam, {}); });
+            [&] { kernels_.sgd_step(p, {}, g, m, false, sgd, {}); });
+      bytes("adam", shape, 7, p.bytes(), [&] { kernels_.adam_step(p, {}, g, m, v, adam, {}); });
     }
   }
 

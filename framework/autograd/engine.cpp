@@ -59,6 +59,7 @@ class Engine final : private InputGradients {
 
   // InputGradients of the node that runs.
   bool wanted(std::size_t i) const override { return inputs_.at(i).target != nullptr; }
+  Node* sole_producer(std::size_t i) const override;
   GradientSlot slot(std::size_t i) override;
   void give(std::size_t i, const Tensor& gradient) override;
   void finished(std::size_t i, std::int64_t end) override;
@@ -187,6 +188,12 @@ Engine::Target& Engine::begin_contribution(std::size_t i) {
   }
   input.contributed = true;
   return *input.target;
+}
+
+Node* Engine::sole_producer(std::size_t i) const {
+  const Target* const target = inputs_.at(i).target;
+  const bool alone = target != nullptr && target->uses == 1 && !target->gradient.defined();
+  return alone ? target->node.get() : nullptr;
 }
 
 GradientSlot Engine::slot(std::size_t i) {

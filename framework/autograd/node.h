@@ -23,6 +23,8 @@ struct GradientSlot {
   bool accumulate = false;  // false: write, the memory may be uninitialised
 };
 
+class Node;
+
 // Given to Node::backward; valid during that call only. Each wanted input gets exactly one slot()
 // or give(). Finish writing to a slot before asking for the next: two inputs may be the same
 // variable.
@@ -31,6 +33,9 @@ class InputGradients {
   virtual ~InputGradients() = default;
   // Whether input `i` wants a gradient. Compute none that is not wanted.
   virtual bool wanted(std::size_t i) const = 0;
+  // The node that gave input i, where the running node alone contributes to the gradient of its
+  // result: the two may then agree on another form of that gradient. Null for a leaf.
+  virtual Node* sole_producer(std::size_t i) const = 0;
   // The slot to write input i's gradient to.
   virtual GradientSlot slot(std::size_t i) = 0;
   // Instead of slot(): a finished tensor of the input's shape that the op will not write to

@@ -11,6 +11,7 @@ namespace lockstep::autograd {
 struct Variable::State {
   Tensor value;
   Tensor grad;
+  Tensor working_copy;
   std::shared_ptr<Node> producer;  // null for a leaf
   std::function<void()> arrival;   // of a leaf's contents; empty when they are here
   std::string name;
@@ -112,6 +113,19 @@ void Variable::set_value(Tensor value) {
   State& leaf = leaf_state("set_value");
   require_same_kind("value", leaf.name, leaf.value, value);
   leaf.value = std::move(value);
+}
+
+const Tensor& Variable::working_copy() const {
+  return state().working_copy;
+}
+
+void Variable::set_working_copy(Tensor copy) {
+  Variable::State& leaf = leaf_state("set_working_copy");
+  if (copy.defined() && (copy.dtype() != DType::bfloat16 || copy.shape() != leaf.value.shape() ||
+                         !copy.is_contiguous()))
+    throw UsageError(fmt::format("working copy of '{}': got {}, expected contiguous bfloat16 {}",
+                                 leaf.name, described(copy), base::to_string(leaf.value.shape())));
+  leaf.working_copy = std::move(copy);
 }
 
 void Variable::set_arrival(std::function<void()> arrive) {

@@ -39,6 +39,10 @@ class Variable {
   // Moves a leaf's value to other memory of the same shape and dtype; the contents are the caller's
   // affair.
   void set_value(Tensor value);
+  // Of a leaf: its value in bfloat16, kept by whoever updates it, for products that read it so;
+  // undefined where there is none. set_working_copy takes contiguous memory of the value's shape.
+  const Tensor& working_copy() const;
+  void set_working_copy(Tensor copy);
   // Of a leaf whose contents are still on their way: `arrive` runs once, before value() is read
   // next. It returns when work enqueued on the compute stream afterwards may read them.
   void set_arrival(std::function<void()> arrive);

@@ -2,12 +2,11 @@
 //
 // Common rules:
 // - Outputs are allocated by the caller with the right shape and dtype; ops/ checks what a user can
-// get
-//   wrong, a kernel only what it relies on itself (UsageError).
+//   get wrong, a kernel only what it relies on itself (UsageError).
 // - Work is enqueued on the context's compute stream (which on the CPU runs at once).
-// - float32 and float64 everywhere unless said otherwise; bfloat16 and float16 are storage, served
-// by
-//   copy() only.
+// - float32 and float64 everywhere unless said otherwise. float16 is storage, served by copy()
+// only;
+//   bfloat16 too, but for the factors of a GPU's products and what prepares them.
 // - `accumulate` false writes the output (which may be uninitialised memory), true adds to it.
 // - No call but throw_noted_error() waits for a GPU, and what changes from step to step (an
 //   optimizer's constants, the step of random draws, results) is in memory of the device and no
@@ -31,12 +30,11 @@
 
 namespace lockstep::kernels {
 
-// How an optimizer step takes its gradient: g = clamp(scale * factor * grad, -limit, limit).
+// How an optimizer step takes its gradient: g = clamp(factor * grad, -limit, limit).
 struct GradientUse {
-  double scale = 1;
   double limit = std::numeric_limits<double>::infinity();  // clipping by value
   // float64 [1], may be undefined: a factor that changes from step to step (clipping by norm, loss
-  // scale), which the step reads when it runs. Scale and factor are multiplied in double.
+  // scale), which the step reads when it runs.
   Tensor factor = {};
   // int32 [1], may be undefined: where it is not 0 when the step runs, the step does nothing.
   Tensor skip = {};
@@ -51,9 +49,20 @@ struct CrossEntropyResult {
   Tensor total;             // float64 [2]: the sum of the losses, and how many rows count
   bool accumulate = false;  // adds to `total`
   Tensor loss = {};         // may be undefined; one element of the logits' dtype: scale * the sum
+  double scale = 1;
   // May be undefined; the gradient of the *sum* with respect to the logits: softmax - target
   // distribution.
   Tensor grad = {};
+};
+
+// What the gradient of a linear layer's activation is computed from.
+struct ActivationRecord {
+  Activation activation = Activation::none;
+  Tensor y = {};    // [m, out]: the layer's result; undefined where there is no activation
+  Tensor pre = {};  // [m, out]: the value before it, where the gradient comes from the input
+  // Which elements relu let through, as cublasLt stores and reads them: a bit for each, rows padded
+  // to 128. Undefined where no product will take it.
+  Tensor mask = {};
 };
 
 class Kernels {
@@ -120,21 +129,41 @@ class Kernels {
   // In what products of float32 are computed in this context from now on: float32 at first. Throws
   // UsageError for another on the CPU.
   virtual void set_product_precision(Context& context, ProductPrecision precision) const = 0;
+  virtual ProductPrecision product_precision(Context& context) const = 0;
+  // On a GPU all of these take both factors in bfloat16, too, with a result of float32: what they
+  // would make of float32 factors that are rounded first, from half the bytes.
+  //
   // c (+)= a * b over the last two axes, leading axes broadcast. Any strides; operands without a
   // dense axis are copied on a GPU. On the CPU an element is one chain of multiply-adds along the
   // summed axis, so a row of c depends on that row of a alone, not on how many others are in the
   // batch; cuBLAS chooses by the shape.
   virtual void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const = 0;
-  // y[m, out] = activation(x[m, in] * w[out, in]^T + bias[out]); `bias` may be undefined. When
-  // `pre` is defined the value before the activation is stored there too (gelu needs it for its
-  // gradient).
-  virtual void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
-                      const Tensor& pre, const Tensor& y) const = 0;
-  // One pass: grad_pre = grad_y * activation'(.) and grad_bias (+)= its column sums. `pre` only for
-  // gelu; `grad_bias` may be undefined; grad_pre may alias grad_y.
-  virtual void bias_activation_backward(Activation activation, const Tensor& pre, const Tensor& y,
-                                        const Tensor& grad_y, const Tensor& grad_pre,
-                                        const Tensor& grad_bias, bool accumulate_bias) const = 0;
+  // y[m, out] = activation(x[m, in] * w[out, in]^T + bias[out]); `bias` may be undefined. Returns
+  // what the activation's gradient will be computed from where `keep` says that there will be one,
+  // and an empty record otherwise.
+  virtual ActivationRecord linear(const Tensor& x, const Tensor& w, const Tensor& bias,
+                                  Activation activation, bool keep, const Tensor& y) const = 0;
+  // One pass: grad_pre = grad_y * activation'(.) and grad_bias (+)= its column sums. `grad_bias`
+  // may be undefined; grad_pre may alias grad_y. On a GPU grad_pre may be bfloat16 beside float32:
+  // rounded for the products that it is a factor of (the sums are not).
+  virtual void bias_activation_backward(const ActivationRecord& record, const Tensor& grad_y,
+                                        const Tensor& grad_pre, const Tensor& grad_bias,
+                                        bool accumulate_bias) const = 0;
+  // Whether products of such factors take the gradients around them along (cublasLt's epilogues).
+  // Where they do not, bias_activation_backward() does more in one pass than the two functions
+  // below with a bias or an activation.
+  virtual bool has_gradient_epilogues(DType factors) const = 0;
+  // grad_w[out, in] (+)= grad_pre[m, out]^T * x[m, in] and, unless undefined, grad_bias[out] (+)=
+  // the column sums of grad_pre.
+  virtual void linear_weight_gradient(const Tensor& grad_pre, const Tensor& x, const Tensor& grad_w,
+                                      bool accumulate, const Tensor& grad_bias,
+                                      bool accumulate_bias) const;
+  // grad_x[m, in] (+)= grad_pre[m, out] * w[out, in]. With the record of the layer that gave x it
+  // is multiplied by activation'(.) as well: the gradient before that layer's activation, which is
+  // written, not added.
+  virtual void linear_input_gradient(const Tensor& grad_pre, const Tensor& w,
+                                     const ActivationRecord& below, const Tensor& grad_x,
+                                     bool accumulate) const;
 
   // --- Rows of a table by index: embeddings. All operands contiguous; indices int64 of any shape,
   // whose elements are called positions in row-major order. The error of an index that is no row
@@ -212,14 +241,17 @@ class Kernels {
 
   // --- Optimizer steps: one pass over flat ranges of equal length. `constants` is what follows
   // from the step's options, in the parameter's dtype (stored_constants.h), read when the step
-  // runs.
+  // runs. `working`, bfloat16 and maybe undefined, gets the parameters of float32 as they are
+  // afterwards, rounded: what products read, while the parameters are the master copy, which small
+  // steps are not lost on (Micikevicius et al.: "Mixed precision training", ICLR 2018).
   //
   // `momentum` may be undefined; `nesterov` needs it.
-  virtual void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                        bool nesterov, const Tensor& constants, const GradientUse& use) const = 0;
-  virtual void adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                         const Tensor& second_moment, const Tensor& constants,
-                         const GradientUse& use) const = 0;
+  virtual void sgd_step(const Tensor& parameter, const Tensor& working, const Tensor& grad,
+                        const Tensor& momentum, bool nesterov, const Tensor& constants,
+                        const GradientUse& use) const = 0;
+  virtual void adam_step(const Tensor& parameter, const Tensor& working, const Tensor& grad,
+                         const Tensor& first_moment, const Tensor& second_moment,
+                         const Tensor& constants, const GradientUse& use) const = 0;
 };
 
 // The kernels of the context's kind of device. Stateless; valid for ever.

@@ -72,7 +72,6 @@ constexpr GradientFrom gradient_from(Activation activation) {
 struct CrossEntropyOptions {
   std::int64_t ignore_index = -100;
   double label_smoothing = 0;
-  double scale = 1;  // of the loss
 };
 
 // In what matrices of float32 are multiplied. The two others are for a GPU's matrix units, and

@@ -45,8 +45,18 @@ Axes matmul_batch(const Tensor& a, const Tensor& b, const Tensor& c) {
   return batch_axes(a, b, c);
 }
 
-LinearShape linear_shape(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& pre,
-                         const Tensor& y) {
+void require_factors(std::string_view kernel, const Tensor& a, const Tensor& b,
+                     const Tensor& result) {
+  visit_float(kernel, result.dtype(), [](auto) {});
+  const bool rounded = a.dtype() == DType::bfloat16 && result.dtype() == DType::float32;
+  if (a.dtype() == b.dtype() && (a.dtype() == result.dtype() || rounded)) return;
+  throw UsageError(fmt::format(
+      "{}: factors of {} and {} with a result of {}, expected all alike, "
+      "or bfloat16 factors of a float32 result",
+      kernel, base::name_of(a.dtype()), base::name_of(b.dtype()), base::name_of(result.dtype())));
+}
+
+LinearShape linear_shape(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y) {
   require_rank("linear", "x", x, 2);
   require_rank("linear", "w", w, 2);
   const std::int64_t m = x.shape()[0], k = x.shape()[1], n = w.shape()[0];
@@ -58,15 +68,11 @@ LinearShape linear_shape(const Tensor& x, const Tensor& w, const Tensor& bias, c
     require_shape("linear", "bias", bias, {n});
     require_contiguous("linear", "bias", bias);
   }
-  if (pre.defined()) {
-    require_shape("linear", "pre", pre, {m, n});
-    require_contiguous("linear", "pre", pre);
-  }
   return {m, n, k};
 }
 
-void require_bias_activation_backward(const Tensor& saved, const Tensor& grad_y,
-                                      const Tensor& grad_pre, const Tensor& grad_bias) {
+Tensor require_bias_activation_backward(const ActivationRecord& record, const Tensor& grad_y,
+                                        const Tensor& grad_pre, const Tensor& grad_bias) {
   require_rank("bias_activation_backward", "grad_y", grad_y, 2);
   const std::int64_t m = grad_y.shape()[0], n = grad_y.shape()[1];
   require_shape("bias_activation_backward", "grad_y", grad_y, {m, n});
@@ -76,7 +82,12 @@ void require_bias_activation_backward(const Tensor& saved, const Tensor& grad_y,
     require_shape("bias_activation_backward", "grad_bias", grad_bias, {n});
     require_contiguous("bias_activation_backward", "grad_bias", grad_bias);
   }
+  const GradientFrom from = gradient_from(record.activation);
+  const Tensor& saved = from == GradientFrom::input    ? record.pre
+                        : from == GradientFrom::output ? record.y
+                                                       : grad_y;
   require_shape("bias_activation_backward", "the saved value", saved, {m, n});
+  return saved;
 }
 
 }  // namespace lockstep::kernels

@@ -14,9 +14,14 @@ inline void require_range(std::string_view kernel, std::string_view operand, con
   require_shape(kernel, operand, tensor, parameter.shape());
 }
 
-inline void require_gradient(std::string_view kernel, const Tensor& parameter, const Tensor& grad,
-                             const GradientUse& use) {
+inline void require_update(std::string_view kernel, const Tensor& parameter, const Tensor& working,
+                           const Tensor& grad, const GradientUse& use) {
   require_contiguous(kernel, "parameter", parameter);
+  if (working.defined()) {
+    require_range(kernel, "working", working, parameter);
+    require_dtype(kernel, "working", working, DType::bfloat16);
+    require_dtype(kernel, "parameter", parameter, DType::float32);
+  }
   require_range(kernel, "grad", grad, parameter);
   if (use.factor.defined()) require_operand(kernel, "factor", use.factor, {1}, DType::float64);
   if (use.skip.defined()) require_operand(kernel, "skip", use.skip, {1}, DType::int32);
@@ -24,18 +29,19 @@ inline void require_gradient(std::string_view kernel, const Tensor& parameter, c
     require_operand(kernel, "nonfinite", use.nonfinite, {1}, DType::int32);
 }
 
-inline void require_sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                             const Tensor& constants, const GradientUse& use) {
-  require_gradient("sgd_step", parameter, grad, use);
+inline void require_sgd_step(const Tensor& parameter, const Tensor& working, const Tensor& grad,
+                             const Tensor& momentum, const Tensor& constants,
+                             const GradientUse& use) {
+  require_update("sgd_step", parameter, working, grad, use);
   if (momentum.defined()) require_range("sgd_step", "momentum", momentum, parameter);
   require_operand("sgd_step", "constants", constants, {SgdConstants<float>::count},
                   parameter.dtype());
 }
 
-inline void require_adam_step(const Tensor& parameter, const Tensor& grad,
+inline void require_adam_step(const Tensor& parameter, const Tensor& working, const Tensor& grad,
                               const Tensor& first_moment, const Tensor& second_moment,
                               const Tensor& constants, const GradientUse& use) {
-  require_gradient("adam_step", parameter, grad, use);
+  require_update("adam_step", parameter, working, grad, use);
   require_range("adam_step", "first_moment", first_moment, parameter);
   require_range("adam_step", "second_moment", second_moment, parameter);
   require_operand("adam_step", "constants", constants, {AdamConstants<float>::count},

@@ -102,6 +102,24 @@ std::pair<std::size_t, std::size_t> ParameterArena::find(const Variable& paramet
   return place->second;
 }
 
+void ParameterArena::keep_working_copy() {
+  for (Segment& segment : segments_) {
+    if (segment.dtype != DType::float32 || segment.working.defined()) continue;
+    const Tensor& master = segment.parameters;
+    segment.working = Tensor::empty(master.context(), master.shape(), DType::bfloat16);
+    for (Entry& entry : segment.entries)
+      entry.parameter.set_working_copy(
+          segment.working.slice(0, entry.begin, entry.end).reshape(entry.parameter.shape()));
+  }
+  refresh_working_copy();
+}
+
+void ParameterArena::refresh_working_copy() {
+  for (const Segment& segment : segments_)
+    if (segment.working.defined())
+      kernels::kernels_for(segment.working.context()).copy(segment.parameters, segment.working);
+}
+
 std::int64_t ParameterArena::parameter_count() const {
   std::int64_t count = 0;
   for (const Segment& segment : segments_) {

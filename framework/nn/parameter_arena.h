@@ -39,6 +39,7 @@ class ParameterArena {
     DType dtype = DType::float32;
     Tensor parameters;  // flat
     Tensor gradients;   // flat, same layout; zero at first
+    Tensor working;     // flat, same layout; see keep_working_copy()
     std::vector<Entry> entries;
   };
 
@@ -58,6 +59,10 @@ class ParameterArena {
   // Where a leaf stands: segment and entry index, in constant time; throws UsageError for a
   // variable that is not in the arena.
   std::pair<std::size_t, std::size_t> find(const Variable& parameter) const;
+  // From now on there is a copy of all float32 parameters in bfloat16, for products that read them
+  // so: a step of the optimizer keeps it up to date, who writes parameters otherwise refreshes it.
+  void keep_working_copy();
+  void refresh_working_copy();           // does nothing where none is kept
   std::int64_t parameter_count() const;  // without padding
   std::size_t bytes() const;  // of the parameters, with padding (the gradients take as much)
 

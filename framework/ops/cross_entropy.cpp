@@ -57,12 +57,9 @@ CrossEntropy cross_entropy(const Variable& logits, const Tensor& targets, double
       .total = total.defined() ? total : Tensor::empty(x.context(), {2}, DType::float64),
       .accumulate = total.defined(),
       .loss = Tensor::empty(x.context(), Shape{}, x.dtype()),
+      .scale = scale,
       .grad = grad};
-  kernels_of(x).cross_entropy(x, contiguous(targets),
-                              {.ignore_index = options.ignore_index,
-                               .label_smoothing = options.label_smoothing,
-                               .scale = scale},
-                              result);
+  kernels_of(x).cross_entropy(x, contiguous(targets), options, result);
   return {autograd::record<CrossEntropyNode>(result.loss, {&logits, 1}, grad, scale), result.total};
 }
 

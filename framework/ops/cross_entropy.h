@@ -3,13 +3,11 @@
 #include <cstdint>
 
 #include "framework/autograd/variable.h"
+#include "framework/kernels/operations.h"
 
 namespace lockstep::ops {
 
-struct CrossEntropyOptions {
-  std::int64_t ignore_index = -100;
-  double label_smoothing = 0;
-};
+using kernels::CrossEntropyOptions;
 
 // The loss stays a sum and a count until the end, so that shards of unequal size add up to the mean
 // over the global batch.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "framework/ops/operands.h"
 
@@ -15,81 +16,119 @@ namespace {
 
 constexpr std::size_t x_index = 0, weight_index = 1, bias_index = 2;
 
-// What the backward reads; rows are x's leading axes flattened.
+// What the backward reads; rows are x's leading axes flattened. Both are as the product took them.
 struct Saved {
   Tensor x;       // [rows, in], for the weight's gradient
   Tensor weight;  // [out, in], for the input's
-  Tensor pre;     // [rows, out], before the activation; gelu only
-  Tensor y;       // [rows, out]; activations other than none
 };
 
 class LinearNode final : public autograd::Node {
  public:
-  LinearNode(std::span<const Variable> inputs, Activation activation, Saved saved)
+  LinearNode(std::span<const Variable> inputs, DType factors, Saved saved,
+             kernels::ActivationRecord record)
       : Node("linear", inputs),
-        activation_(activation),
         has_bias_(inputs.size() > bias_index),
-        saved_(std::move(saved)) {}
+        factors_(factors),
+        saved_(std::move(saved)),
+        record_(std::move(record)) {}
 
   // Parameters first, announced as they are finished: their gradients can travel while the input's
   // is computed.
   void backward(const Tensor& grad_output, InputGradients& gradients) override {
-    const Tensor grad_pre = activation_backward(grad_output, gradients);
-    if (gradients.wanted(weight_index)) {
-      weight_backward(grad_pre, gradients);
-    }
-    saved_.x = saved_.pre = saved_.y = {};
-    if (gradients.wanted(x_index)) {
-      const GradientSlot slot = gradients.slot(x_index);
-      const Tensor rows = slot.tensor.reshape(Shape{grad_pre.shape()[0], saved_.weight.shape()[1]});
-      kernels_of(grad_pre).matmul(grad_pre, saved_.weight, rows, slot.accumulate);
-    }
+    GradientSlot bias =
+        has_bias_ && gradients.wanted(bias_index) ? gradients.slot(bias_index) : GradientSlot();
+    const Tensor grad_pre = gradient_before_activation(grad_output, gradients, bias);
+    if (gradients.wanted(weight_index)) weight_backward(grad_pre, gradients, bias);
+    saved_.x = {};
+    record_ = {};
+    if (gradients.wanted(x_index)) input_backward(grad_pre, gradients);
   }
-  void release() override { saved_ = {}; }
+  void release() override {
+    saved_ = {};
+    record_ = {};
+  }
 
  private:
-  // In blocks of rows, so that a large weight does not become one long wait for communication. A
-  // row's bits do not depend on its block.
-  void weight_backward(const Tensor& grad_pre, InputGradients& gradients) const {
-    const GradientSlot slot = gradients.slot(weight_index);
-    const std::int64_t rows = slot.tensor.shape()[0], columns = slot.tensor.shape()[1];
-    const std::int64_t block = rows_per_block(columns, slot.tensor.dtype());
-    const Tensor rows_of_grad = grad_pre.transpose(0, 1);
-    for (std::int64_t begin = 0; begin < rows; begin += block) {
-      const std::int64_t end = std::min(rows, begin + block);
-      kernels_of(grad_pre).matmul(rows_of_grad.slice(0, begin, end), saved_.x,
-                                  slot.tensor.slice(0, begin, end), slot.accumulate);
-      if (columns > 0) gradients.finished(weight_index, end * columns);
-    }
-  }
-
-  // The gradient before the activation, as rows; writes the bias's on the way.
-  Tensor activation_backward(const Tensor& grad_output, InputGradients& gradients) const {
-    const GradientSlot bias =
-        has_bias_ && gradients.wanted(bias_index) ? gradients.slot(bias_index) : GradientSlot();
-    if (activation_ == Activation::none) {
-      const Tensor grad = as_rows(contiguous(grad_output));
-      if (bias.tensor.defined()) kernels_of(grad).sum_to(1.0, grad, bias.tensor, bias.accumulate);
+  // As rows, in the type of the products' factors. Writes the gradient of the bias on the way,
+  // unless the product of the weight's will.
+  Tensor gradient_before_activation(const Tensor& grad_output, InputGradients& gradients,
+                                    GradientSlot& bias) const {
+    const Tensor grad = as_rows(contiguous(grad_output));
+    const kernels::Kernels& kernels = kernels_of(grad);
+    if (record_.activation == Activation::none && grad.dtype() == factors_) {
+      if (kernels.has_gradient_epilogues(factors_) && gradients.wanted(weight_index)) return grad;
+      if (bias.tensor.defined()) kernels.sum_to(1.0, grad, bias.tensor, bias.accumulate);
       finish_bias(bias, gradients);
       return grad;
     }
-    const Tensor grad_pre = as_rows(scratch_for(grad_output));
-    kernels_of(grad_pre).bias_activation_backward(activation_, saved_.pre, saved_.y,
-                                                  as_rows(contiguous(grad_output)), grad_pre,
-                                                  bias.tensor, bias.accumulate);
+    const Tensor grad_pre = grad.dtype() == factors_
+                                ? as_rows(scratch_for(grad_output))
+                                : Tensor::empty(grad.context(), grad.shape(), factors_);
+    kernels.bias_activation_backward(record_, grad, grad_pre, bias.tensor, bias.accumulate);
     finish_bias(bias, gradients);
     return grad_pre;
   }
 
-  static void finish_bias(const GradientSlot& bias, InputGradients& gradients) {
+  static void finish_bias(GradientSlot& bias, InputGradients& gradients) {
     if (bias.tensor.defined() && bias.tensor.count() > 0)
       gradients.finished(bias_index, bias.tensor.count());
+    bias = {};
   }
 
-  Activation activation_;
+  // In blocks of rows, so that a large weight does not become one long wait for communication. A
+  // row's bits do not depend on its block. The bias is of another shape than the weight, so that
+  // they cannot be one variable, and may be written side by side.
+  void weight_backward(const Tensor& grad_pre, InputGradients& gradients,
+                       const GradientSlot& bias) const {
+    const GradientSlot slot = gradients.slot(weight_index);
+    const std::int64_t rows = slot.tensor.shape()[0], columns = slot.tensor.shape()[1];
+    const std::int64_t block = rows_per_block(columns, slot.tensor.dtype());
+    for (std::int64_t begin = 0; begin < rows; begin += block) {
+      const std::int64_t end = std::min(rows, begin + block);
+      kernels_of(grad_pre).linear_weight_gradient(
+          grad_pre.slice(1, begin, end), saved_.x, slot.tensor.slice(0, begin, end),
+          slot.accumulate, bias.tensor.defined() ? bias.tensor.slice(0, begin, end) : Tensor(),
+          bias.accumulate);
+      if (bias.tensor.defined()) gradients.finished(bias_index, end);
+      if (columns > 0) gradients.finished(weight_index, end * columns);
+    }
+  }
+
+  // Where a linear layer gave x to this one alone, it gets the gradient before its activation.
+  void input_backward(const Tensor& grad_pre, InputGradients& gradients) const {
+    auto* const below = kernels_of(grad_pre).has_gradient_epilogues(factors_)
+                            ? dynamic_cast<LinearNode*>(gradients.sole_producer(x_index))
+                            : nullptr;
+    const GradientSlot slot = gradients.slot(x_index);
+    const Tensor rows = slot.tensor.reshape(Shape{grad_pre.shape()[0], saved_.weight.shape()[1]});
+    const kernels::ActivationRecord record =
+        below == nullptr ? kernels::ActivationRecord() : std::exchange(below->record_, {});
+    kernels_of(grad_pre).linear_input_gradient(grad_pre, saved_.weight, record, rows,
+                                               slot.accumulate);
+  }
+
   bool has_bias_;
+  DType factors_;
   Saved saved_;
+  // Activation::none once the layer above has applied it.
+  kernels::ActivationRecord record_;
 };
+
+// A factor as products of its context read it.
+Tensor factor(const Tensor& value) {
+  const bool rounds =
+      value.dtype() == DType::float32 &&
+      kernels_of(value).product_precision(value.context()) == kernels::ProductPrecision::bfloat16;
+  if (!rounds) return value;
+  const Tensor rounded = Tensor::empty(value.context(), value.shape(), DType::bfloat16);
+  kernels_of(value).copy(value, rounded);
+  return rounded;
+}
+
+Tensor factor(const Variable& weight) {
+  const Tensor& value = weight.value();
+  return weight.working_copy().defined() ? weight.working_copy() : factor(value);
+}
 
 void require_operands(const Tensor& x, const Tensor& weight, const Tensor* bias) {
   require_floating("linear", {"x", x});
@@ -117,22 +156,19 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
   const std::span<const Variable> inputs(all, bias.defined() ? 3u : 2u);
   const bool recording = autograd::must_record(inputs);
 
-  const Tensor rows = as_rows(contiguous(x.value()));
-  const Shape y_shape{rows.shape()[0], weight.shape()[0]};
-  const Tensor y = Tensor::empty(x.context(), y_shape, x.dtype());
-  const bool keep_pre = recording && gradient_from(activation) == kernels::GradientFrom::input;
-  const Tensor pre = keep_pre ? empty_like(y) : Tensor();
+  const Tensor rows = factor(as_rows(contiguous(x.value()))), factors = factor(weight);
+  const Tensor y = Tensor::empty(x.context(), Shape{rows.shape()[0], weight.shape()[0]}, x.dtype());
   const Tensor shift = bias.defined() ? contiguous(bias.value()) : Tensor();
-  kernels_of(y).linear(rows, weight.value(), shift, activation, pre, y);
+  kernels::ActivationRecord record =
+      kernels_of(y).linear(rows, factors, shift, activation, recording, y);
 
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.shape()[0];
   Saved saved;
   if (weight.requires_grad()) saved.x = rows;
-  if (x.requires_grad()) saved.weight = weight.value();
-  if (activation != Activation::none) saved.y = y;
-  saved.pre = pre;
-  return autograd::record<LinearNode>(y.reshape(shape), inputs, activation, std::move(saved));
+  if (x.requires_grad()) saved.weight = factors;
+  return autograd::record<LinearNode>(y.reshape(shape), inputs, rows.dtype(), std::move(saved),
+                                      std::move(record));
 }
 
 }  // namespace lockstep::ops

@@ -35,8 +35,9 @@ class AdamOptimizer final : public Optimizer {
   void update(const nn::ParameterArena::Segment& segment, const Range& range,
               const Tensor& constants, const kernels::GradientUse& use) override {
     kernels::kernels_for(segment.parameters.context())
-        .adam_step(range.of(segment.parameters), range.of(segment.gradients), range.of(state()[0]),
-                   range.of(state()[1]), constants, use);
+        .adam_step(range.of(segment.parameters), range.of(segment.working),
+                   range.of(segment.gradients), range.of(state()[0]), range.of(state()[1]),
+                   constants, use);
   }
 
   Adam options_;

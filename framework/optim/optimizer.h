@@ -69,7 +69,9 @@ class Optimizer {
     std::int64_t begin;
     std::int64_t end;
     std::int64_t state_begin;
-    Tensor of(const Tensor& flat) const { return flat.slice(0, begin, end); }
+    Tensor of(const Tensor& flat) const {
+      return flat.defined() ? flat.slice(0, begin, end) : Tensor();
+    }
     Tensor of(const State& state) const {
       return state.segments[segment].slice(0, state_begin, state_begin + end - begin);
     }

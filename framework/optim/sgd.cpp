@@ -32,8 +32,8 @@ class SgdOptimizer final : public Optimizer {
     // The state starts at zero, so the first update blends like any other: momentum * 0 + gradient.
     const Tensor momentum = state().empty() ? Tensor() : range.of(state().front());
     kernels::kernels_for(segment.parameters.context())
-        .sgd_step(range.of(segment.parameters), range.of(segment.gradients), momentum,
-                  options_.nesterov, constants, use);
+        .sgd_step(range.of(segment.parameters), range.of(segment.working),
+                  range.of(segment.gradients), momentum, options_.nesterov, constants, use);
   }
 
   Sgd options_;

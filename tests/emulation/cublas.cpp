@@ -5,8 +5,10 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <vector>
 
+#include "framework/base/dtype.h"
 #include "tests/emulation/include/cublasLt.h"
 
 namespace lockstep::emulation {
@@ -47,27 +49,90 @@ std::optional<int> bits_of_factors(cublasComputeType_t compute) {
   }
 }
 
-// c = relu?(alpha * a * b + beta * c + bias), all column-major.
+float value_of(bfloat16 factor) {
+  return static_cast<float>(factor);
+}
 template <class T>
+T value_of(T factor) {
+  return factor;
+}
+
+// What happens to a product of floats beside: bits of cublasLtEpilogue_t, whose names say which.
+struct Epilogue {
+  unsigned kind = CUBLASLT_EPILOGUE_DEFAULT;
+  float* bias = nullptr;
+  void* aux = nullptr;
+  std::int64_t leading = 0;
+
+  bool has(unsigned bits) const { return (kind & bits) == bits; }
+  // Of element `row` of a column. The bits of a mask lie in the order of the rows here; where the
+  // library has them is its own affair.
+  float operator()(std::int64_t row, std::int64_t column, float value) const {
+    const std::int64_t at = row + column * leading;
+    if (has(CUBLASLT_EPILOGUE_BIAS)) value += bias[row];
+    if (has(CUBLASLT_EPILOGUE_RELU)) {
+      if (has(CUBLASLT_EPILOGUE_RELU_AUX)) set_bit(at, value > 0);
+      // A NaN becomes zero, as users of the library found.
+      value = value > 0 ? value : 0;
+    }
+    if (has(CUBLASLT_EPILOGUE_GELU)) {
+      if (has(CUBLASLT_EPILOGUE_GELU_AUX)) static_cast<float*>(aux)[at] = value;
+      value = static_cast<float>(value * gelu_factor(value));
+    }
+    if (has(CUBLASLT_EPILOGUE_DRELU) && !bit(at)) value = 0;
+    if (has(CUBLASLT_EPILOGUE_DGELU))
+      value = static_cast<float>(value * gelu_slope(static_cast<const float*>(aux)[at]));
+    return value;
+  }
+  bool is_valid(std::int64_t rows) const {
+    const bool mask = has(CUBLASLT_EPILOGUE_RELU_AUX) || has(CUBLASLT_EPILOGUE_DRELU);
+    const bool input = has(CUBLASLT_EPILOGUE_GELU_AUX) || has(CUBLASLT_EPILOGUE_DGELU);
+    const bool biased = has(CUBLASLT_EPILOGUE_BIAS) || has(CUBLASLT_EPILOGUE_BGRADB);
+    if (biased && bias == nullptr) return false;
+    if (!mask && !input) return true;
+    return aux != nullptr && reinterpret_cast<std::uintptr_t>(aux) % 16 == 0 && leading >= rows &&
+           leading % (mask ? 128 : 8) == 0;
+  }
+
+ private:
+  void set_bit(std::int64_t at, bool on) const {
+    auto& byte = static_cast<std::uint8_t*>(aux)[at / 8];
+    const auto one = static_cast<std::uint8_t>(1u << (at % 8));
+    byte = static_cast<std::uint8_t>(on ? byte | one : byte & ~one);
+  }
+  bool bit(std::int64_t at) const {
+    return (static_cast<const std::uint8_t*>(aux)[at / 8] >> (at % 8) & 1) != 0;
+  }
+  // gelu(x) = x * factor(x), in the form with tanh, and its derivative.
+  static double inner(double x) { return std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x); }
+  static double gelu_factor(double x) { return 0.5 * (1 + std::tanh(inner(x))); }
+  static double gelu_slope(double x) {
+    const double t = std::tanh(inner(x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+  }
+};
+
+// c = epilogue(alpha * a * b + beta * c), all column-major; factors are F, or floats of fewer bits.
+template <class T, class F>
 struct Product {
   std::int64_t m, n, k;
   T alpha, beta;
-  Matrix<const T> a, b;
+  Matrix<const F> a, b;
   Matrix<T> c;
-  std::int64_t a_stride, b_stride, c_stride, batch;
-  const T* bias = nullptr;
-  bool relu = false;
+  std::int64_t a_stride = 0, b_stride = 0, c_stride = 0, batch = 1;
   int bits = 23;  // of the factors, where they are floats
+  Epilogue epilogue = {};
 
   void compute() const {
     std::vector<T> packed_a(static_cast<std::size_t>(m * k)), column(static_cast<std::size_t>(m));
     for (std::int64_t i = 0; i < batch; ++i) {
-      const Matrix<const T> left{a.data + i * a_stride, a.leading, a.transposed};
-      const Matrix<const T> right{b.data + i * b_stride, b.leading, b.transposed};
+      const Matrix<const F> left{a.data + i * a_stride, a.leading, a.transposed};
+      const Matrix<const F> right{b.data + i * b_stride, b.leading, b.transposed};
       const Matrix<T> result{c.data + i * c_stride, c.leading, false};
       for (std::int64_t l = 0; l < k; ++l) {
         for (std::int64_t row = 0; row < m; ++row) {
-          packed_a[static_cast<std::size_t>(row + l * m)] = rounded(left.at(row, l), bits);
+          packed_a[static_cast<std::size_t>(row + l * m)] =
+              rounded(value_of(left.at(row, l)), bits);
         }
       }
       for (std::int64_t j = 0; j < n; ++j)
@@ -76,45 +141,48 @@ struct Product {
   }
 
  private:
-  void compute_column(const T* packed_a, const Matrix<const T>& right, std::int64_t j, T* column,
+  void compute_column(const T* packed_a, const Matrix<const F>& right, std::int64_t j, T* column,
                       const Matrix<T>& result) const {
     std::fill_n(column, m, T(0));
+    T sum_of_b = 0;
     for (std::int64_t l = 0; l < k; ++l) {
-      const T factor = rounded(right.at(l, j), bits);
+      const T factor = rounded(value_of(right.at(l, j)), bits);
+      sum_of_b += value_of(right.at(l, j));
       const T* const from = packed_a + l * m;
       for (std::int64_t row = 0; row < m; ++row) column[row] += from[row] * factor;
     }
     for (std::int64_t row = 0; row < m; ++row) {
       T value = alpha * column[row];
       if (beta != T(0)) value += beta * result.at(row, j);
-      if (bias != nullptr) value += bias[row];
-      if (relu && value < T(0)) value = T(0);
+      if constexpr (std::is_same_v<T, float>) value = epilogue(row, j, value);
       result.at(row, j) = value;
     }
+    if (epilogue.has(CUBLASLT_EPILOGUE_BGRADB)) epilogue.bias[j] = static_cast<float>(sum_of_b);
   }
 };
 
-template <class T>
+template <class P>
 class ProductCall final : public KernelCall {
  public:
-  explicit ProductCall(const Product<T>& product) : product_(product) {}
+  explicit ProductCall(const P& product) : product_(product) {}
   void run() const override { product_.compute(); }
 
  private:
-  Product<T> product_;
+  P product_;
 };
 
-template <class T>
-cublasStatus_t enqueue(cudaStream_t stream, const char* name, const Product<T>& product) {
+template <class P>
+cublasStatus_t enqueue(cudaStream_t stream, const char* name, const P& product) {
   const auto rows = [](const auto& matrix, std::int64_t r, std::int64_t c) {
     return std::max<std::int64_t>(1, matrix.transposed ? c : r);
   };
   const bool valid = product.m >= 0 && product.n >= 0 && product.k >= 0 && product.batch >= 0 &&
                      product.a.leading >= rows(product.a, product.m, product.k) &&
                      product.b.leading >= rows(product.b, product.k, product.n) &&
-                     product.c.leading >= rows(product.c, product.m, product.n);
+                     product.c.leading >= rows(product.c, product.m, product.n) &&
+                     product.epilogue.is_valid(product.m);
   if (!valid) return CUBLAS_STATUS_INVALID_VALUE;
-  const cudaError_t status = enqueue_task(stream, name, std::make_unique<ProductCall<T>>(product));
+  const cudaError_t status = enqueue_task(stream, name, std::make_unique<ProductCall<P>>(product));
   return status == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 
@@ -126,17 +194,18 @@ bool is_aligned(const void* address, std::uint64_t alignment) {
 }  // namespace lockstep::emulation
 
 using namespace lockstep::emulation;
+using lockstep::bfloat16;
 
 struct cublasContext {
   cudaStream_t stream = nullptr;
 };
 struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t operation_a = CUBLAS_OP_N, operation_b = CUBLAS_OP_N;
-  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  const float* bias = nullptr;
+  Epilogue epilogue = {};
   int bits = 23;
 };
 struct cublasLtMatrixLayoutOpaque_t {
+  cudaDataType_t type;
   std::int64_t rows, columns, leading;
 };
 struct cublasLtMatmulPreferenceOpaque_t {
@@ -186,28 +255,29 @@ cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation
                                           const void* beta, void* c, cudaDataType_t c_type,
                                           int c_leading, long long c_stride, int batch,
                                           cublasComputeType_t compute, cublasGemmAlgo_t) {
-  const auto run = [&]<class T>(T, cudaDataType_t type, std::optional<int> bits) {
-    if (a_type != type || b_type != type || !bits) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const auto run = [&]<class T, class F>(T, F, std::optional<int> bits) {
+    if (!bits) return CUBLAS_STATUS_NOT_SUPPORTED;
     return enqueue(handle->stream, "cublasGemmStridedBatchedEx",
-                   Product<T>{m,
-                              n,
-                              k,
-                              *static_cast<const T*>(alpha),
-                              *static_cast<const T*>(beta),
-                              {static_cast<const T*>(a), a_leading, operation_a == CUBLAS_OP_T},
-                              {static_cast<const T*>(b), b_leading, operation_b == CUBLAS_OP_T},
-                              {static_cast<T*>(c), c_leading, false},
-                              a_stride,
-                              b_stride,
-                              c_stride,
-                              batch,
-                              nullptr,
-                              false,
-                              *bits});
+                   Product<T, F>{m,
+                                 n,
+                                 k,
+                                 *static_cast<const T*>(alpha),
+                                 *static_cast<const T*>(beta),
+                                 {static_cast<const F*>(a), a_leading, operation_a == CUBLAS_OP_T},
+                                 {static_cast<const F*>(b), b_leading, operation_b == CUBLAS_OP_T},
+                                 {static_cast<T*>(c), c_leading, false},
+                                 a_stride,
+                                 b_stride,
+                                 c_stride,
+                                 batch,
+                                 *bits});
   };
-  if (c_type == CUDA_R_32F) return run(float{}, CUDA_R_32F, bits_of_factors(compute));
-  return run(double{}, CUDA_R_64F,
-             compute == CUBLAS_COMPUTE_64F ? std::optional(52) : std::nullopt);
+  if (a_type != b_type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (a_type == CUDA_R_16BF && c_type == CUDA_R_32F)
+    return run(float{}, bfloat16{}, bits_of_factors(compute));
+  if (a_type != c_type) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (c_type == CUDA_R_32F) return run(float{}, float{}, bits_of_factors(compute));
+  return run(double{}, double{}, compute == CUBLAS_COMPUTE_64F ? std::optional(52) : std::nullopt);
 }
 
 // --- cublasLt
@@ -240,9 +310,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
     case CUBLASLT_MATMUL_DESC_TRANSB:
       return set(description->operation_b);
     case CUBLASLT_MATMUL_DESC_EPILOGUE:
-      return set(description->epilogue);
+      return set(description->epilogue.kind);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-      return set(description->bias);
+      return set(description->epilogue.bias);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return set(description->epilogue.aux);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return set(description->epilogue.leading);
   }
   return CUBLAS_STATUS_INVALID_VALUE;
 }
@@ -250,8 +324,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType_t type,
                                           std::uint64_t rows, std::uint64_t columns,
                                           std::int64_t leading) {
-  if (type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
-  *layout = new cublasLtMatrixLayoutOpaque_t{static_cast<std::int64_t>(rows),
+  if (type != CUDA_R_32F && type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
+  *layout = new cublasLtMatrixLayoutOpaque_t{type, static_cast<std::int64_t>(rows),
                                              static_cast<std::int64_t>(columns), leading};
   return CUBLAS_STATUS_SUCCESS;
 }
@@ -315,21 +389,21 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t description
       k != (transposed_b ? layout_b->columns : layout_b->rows)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const bool has_bias = description->epilogue != CUBLASLT_EPILOGUE_DEFAULT;
-  return enqueue(stream, "cublasLtMatmul",
-                 Product<float>{m,
-                                n,
-                                k,
-                                *static_cast<const float*>(alpha),
-                                *static_cast<const float*>(beta),
-                                {static_cast<const float*>(a), layout_a->leading, transposed_a},
-                                {static_cast<const float*>(b), layout_b->leading, transposed_b},
-                                {static_cast<float*>(d), layout_d->leading, false},
-                                0,
-                                0,
-                                0,
-                                1,
-                                has_bias ? description->bias : nullptr,
-                                description->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS,
-                                description->bits});
+  const auto run = [&]<class F>(F) {
+    return enqueue(
+        stream, "cublasLtMatmul",
+        Product<float, F>{.m = m,
+                          .n = n,
+                          .k = k,
+                          .alpha = *static_cast<const float*>(alpha),
+                          .beta = *static_cast<const float*>(beta),
+                          .a = {static_cast<const F*>(a), layout_a->leading, transposed_a},
+                          .b = {static_cast<const F*>(b), layout_b->leading, transposed_b},
+                          .c = {static_cast<float*>(d), layout_d->leading, false},
+                          .bits = description->bits,
+                          .epilogue = description->epilogue});
+  };
+  if (layout_d->type != CUDA_R_32F || layout_a->type != layout_b->type)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  return layout_a->type == CUDA_R_16BF ? run(bfloat16{}) : run(float{});
 }

@@ -39,12 +39,14 @@ class CpuKernels final : public Kernels {
               const Tensor& digests) const override;
 
   void set_product_precision(Context& context, ProductPrecision precision) const override;
+  ProductPrecision product_precision(Context& context) const override;
   void matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const override;
-  void linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
-              const Tensor& pre, const Tensor& y) const override;
-  void bias_activation_backward(Activation activation, const Tensor& pre, const Tensor& y,
-                                const Tensor& grad_y, const Tensor& grad_pre,
-                                const Tensor& grad_bias, bool accumulate_bias) const override;
+  ActivationRecord linear(const Tensor& x, const Tensor& w, const Tensor& bias,
+                          Activation activation, bool keep, const Tensor& y) const override;
+  void bias_activation_backward(const ActivationRecord& record, const Tensor& grad_y,
+                                const Tensor& grad_pre, const Tensor& grad_bias,
+                                bool accumulate_bias) const override;
+  bool has_gradient_epilogues(DType /*factors*/) const override { return false; }
 
   void gather_rows(const Tensor& table, const Tensor& indices, const Tensor& out) const override;
   void group_positions(const Tensor& indices, const Tensor& starts,
@@ -84,10 +86,11 @@ class CpuKernels final : public Kernels {
                const Tensor& y, bool accumulate) const override;
   void set_random_step(Context& /*context*/, std::uint64_t /*step*/) const override {}
 
-  void sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum, bool nesterov,
-                const Tensor& constants, const GradientUse& use) const override;
-  void adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                 const Tensor& second_moment, const Tensor& constants,
+  void sgd_step(const Tensor& parameter, const Tensor& working, const Tensor& grad,
+                const Tensor& momentum, bool nesterov, const Tensor& constants,
+                const GradientUse& use) const override;
+  void adam_step(const Tensor& parameter, const Tensor& working, const Tensor& grad,
+                 const Tensor& first_moment, const Tensor& second_moment, const Tensor& constants,
                  const GradientUse& use) const override;
 };
 

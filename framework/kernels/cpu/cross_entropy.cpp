@@ -91,7 +91,7 @@ void CpuKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
   double* const total = result.total.data<double>();
   total[0] = result.accumulate ? total[0] + sum : sum;
   total[1] = (result.accumulate ? total[1] : 0) + static_cast<double>(count);
-  if (result.loss.defined()) fill(options.scale * sum, result.loss);
+  if (result.loss.defined()) fill(result.scale * sum, result.loss);
 }
 
 void CpuKernels::count_correct(const Tensor& logits, const Tensor& targets,

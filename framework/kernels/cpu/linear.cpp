@@ -52,13 +52,17 @@ void backward_strip(std::int64_t rows, std::int64_t columns, std::int64_t stride
 
 }  // namespace
 
-void CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Activation activation,
-                        const Tensor& pre, const Tensor& y) const {
-  const auto [m, n, k] = linear_shape(x, w, bias, pre, y);
-  if (y.count() == 0) return;
+ActivationRecord CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias,
+                                    Activation activation, bool keep, const Tensor& y) const {
+  const auto [m, n, k] = linear_shape(x, w, bias, y);
+  ActivationRecord record;
+  if (keep && activation != Activation::none) record = {activation, y};
+  if (keep && gradient_from(activation) == GradientFrom::input)
+    record.pre = Tensor::empty(y.context(), y.shape(), y.dtype());
+  if (y.count() == 0) return record;
   visit_float("linear", y.dtype(), [&]<class T>(base::TypeTag<T>) {
     T* const to = y.data<T>();
-    T* const before = pre.defined() ? pre.data<T>() : nullptr;
+    T* const before = record.pre.defined() ? record.pre.data<T>() : nullptr;
     const T* const shift = bias.defined() ? bias.data<T>() : nullptr;
     const GemmArguments<T> whole{m,
                                  n,
@@ -79,19 +83,16 @@ void CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias, Ac
       });
     });
   });
+  return record;
 }
 
-void CpuKernels::bias_activation_backward(Activation activation, const Tensor& pre, const Tensor& y,
-                                          const Tensor& grad_y, const Tensor& grad_pre,
-                                          const Tensor& grad_bias, bool accumulate_bias) const {
-  const GradientFrom source = gradient_from(activation);
-  const Tensor& saved = source == GradientFrom::input    ? pre
-                        : source == GradientFrom::output ? y
-                                                         : grad_y;
-  require_bias_activation_backward(saved, grad_y, grad_pre, grad_bias);
+void CpuKernels::bias_activation_backward(const ActivationRecord& record, const Tensor& grad_y,
+                                          const Tensor& grad_pre, const Tensor& grad_bias,
+                                          bool accumulate_bias) const {
+  const Tensor saved = require_bias_activation_backward(record, grad_y, grad_pre, grad_bias);
   const std::int64_t m = grad_y.shape()[0], n = grad_y.shape()[1];
   visit_float("bias_activation_backward", grad_pre.dtype(), [&]<class T>(base::TypeTag<T>) {
-    visit_activation(activation, [&](auto f) {
+    visit_activation(record.activation, [&](auto f) {
       const Tensor saved_rows = contiguous(saved), grad_rows = contiguous(grad_y);
       const T* const values = saved_rows.data<T>();
       const T* const from = grad_rows.data<T>();

@@ -45,6 +45,10 @@ void CpuKernels::set_product_precision(Context& /*context*/, ProductPrecision pr
   throw UsageError("matmul: products of another precision than float32 are for GPUs");
 }
 
+ProductPrecision CpuKernels::product_precision(Context& /*context*/) const {
+  return ProductPrecision::float32;
+}
+
 void CpuKernels::matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const {
   const Axes batch = matmul_batch(a, b, c);
   if (c.count() == 0) return;

@@ -1,4 +1,5 @@
 // One pass over the range, each element read and written once.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -88,53 +89,58 @@ Constants constants_in(const Tensor& tensor) {
 
 // Calls step(begin, end, gradient) for the blocks of a range; notes where one returned true.
 template <class T, class Step>
-void for_gradient_blocks(const Tensor& parameter, const Tensor& grad, const GradientUse& use,
-                         Step&& step) {
+void update_blocks(const Tensor& parameter, const Tensor& working, const Tensor& grad,
+                   const GradientUse& use, Step&& step) {
   if (use.skip.defined() && *use.skip.data<std::int32_t>() != 0) return;
-  const double scale = use.scale * (use.factor.defined() ? *use.factor.data<double>() : 1);
+  const double scale = use.factor.defined() ? *use.factor.data<double>() : 1;
   const T* const g = grad.data<T>();
+  const T* const p = parameter.data<T>();
+  bfloat16* const rounded = working.defined() ? working.data<bfloat16>() : nullptr;
   std::atomic<bool> bad{false};
   for_blocks(parameter.context(), parameter.count(), elements_per_block,
              [&](std::int64_t begin, std::int64_t end) {
                if (step(begin, end, BlockGradient<T>(g + begin, scale, use.limit)))
                  bad.store(true, std::memory_order_relaxed);
+               if (rounded != nullptr)
+                 std::transform(p + begin, p + end, rounded + begin,
+                                [](T value) { return bfloat16(static_cast<float>(value)); });
              });
   if (bad && use.nonfinite.defined()) use.nonfinite.elements<std::int32_t>()[0] = 1;
 }
 
 }  // namespace
 
-void CpuKernels::sgd_step(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
-                          bool nesterov, const Tensor& constants, const GradientUse& use) const {
-  require_sgd_step(parameter, grad, momentum, constants, use);
+void CpuKernels::sgd_step(const Tensor& parameter, const Tensor& working, const Tensor& grad,
+                          const Tensor& momentum, bool nesterov, const Tensor& constants,
+                          const GradientUse& use) const {
+  require_sgd_step(parameter, working, grad, momentum, constants, use);
   visit_float("sgd_step", parameter.dtype(), [&]<class T>(base::TypeTag<T>) {
     const auto step_constants = constants_in<SgdConstants<T>>(constants);
     const auto block = choose_sgd_block<T>(momentum.defined(), nesterov);
     T* const p = parameter.data<T>();
     T* const buffer = momentum.defined() ? momentum.data<T>() : nullptr;
-    for_gradient_blocks<T>(
-        parameter, grad, use,
-        [&](std::int64_t begin, std::int64_t end, const BlockGradient<T>& gradient) {
-          return block(end - begin, step_constants, p + begin, gradient,
-                       buffer ? buffer + begin : nullptr);
-        });
+    update_blocks<T>(parameter, working, grad, use,
+                     [&](std::int64_t begin, std::int64_t end, const BlockGradient<T>& gradient) {
+                       return block(end - begin, step_constants, p + begin, gradient,
+                                    buffer ? buffer + begin : nullptr);
+                     });
   });
 }
 
-void CpuKernels::adam_step(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
-                           const Tensor& second_moment, const Tensor& constants,
-                           const GradientUse& use) const {
-  require_adam_step(parameter, grad, first_moment, second_moment, constants, use);
+void CpuKernels::adam_step(const Tensor& parameter, const Tensor& working, const Tensor& grad,
+                           const Tensor& first_moment, const Tensor& second_moment,
+                           const Tensor& constants, const GradientUse& use) const {
+  require_adam_step(parameter, working, grad, first_moment, second_moment, constants, use);
   visit_float("adam_step", parameter.dtype(), [&]<class T>(base::TypeTag<T>) {
     const auto step_constants = constants_in<AdamConstants<T>>(constants);
     T* const p = parameter.data<T>();
     T* const m = first_moment.data<T>();
     T* const v = second_moment.data<T>();
-    for_gradient_blocks<T>(
-        parameter, grad, use,
-        [&](std::int64_t begin, std::int64_t end, const BlockGradient<T>& gradient) {
-          return adam_block(end - begin, step_constants, p + begin, gradient, m + begin, v + begin);
-        });
+    update_blocks<T>(parameter, working, grad, use,
+                     [&](std::int64_t begin, std::int64_t end, const BlockGradient<T>& gradient) {
+                       return adam_block(end - begin, step_constants, p + begin, gradient,
+                                         m + begin, v + begin);
+                     });
   });
 }
 

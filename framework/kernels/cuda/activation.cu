@@ -1,5 +1,6 @@
 #include "framework/kernels/cuda/activation.h"
 
+#include "framework/base/dtype.h"
 #include "framework/kernels/cuda/columns.cuh"
 #include "framework/kernels/cuda/functions.cuh"
 
@@ -35,17 +36,17 @@ __global__ void bias_activation(std::int64_t count, std::int64_t columns, bool a
   }
 }
 
-template <class T>
+template <class T, class Pre>
 struct GradientTerm {
   std::int64_t columns;
   ActivationFunction f;
   const T* saved;
   const T* grad_y;
-  T* grad_pre;
+  Pre* grad_pre;
   __device__ double operator()(const Places&, std::int64_t row, std::int64_t column) const {
     const std::int64_t at = row * columns + column;
     const T gradient = f.backward(saved[at], grad_y[at]);
-    grad_pre[at] = gradient;
+    grad_pre[at] = Pre(gradient);
     return static_cast<double>(gradient);
   }
 };
@@ -67,12 +68,12 @@ void launch_bias_activation(const device::CudaStream& stream, std::int64_t rows,
                  product, pre, y);
 }
 
-template <class T>
+template <class T, class Pre>
 void launch_bias_activation_backward(const device::CudaStream& stream, const SumPlan& plan,
                                      Activation activation, const T* saved, const T* grad_y,
-                                     T* grad_pre, T* grad_bias, bool accumulate_bias,
+                                     Pre* grad_pre, T* grad_bias, bool accumulate_bias,
                                      double* parts) {
-  const GradientTerm<T> term{plan.across, {activation}, saved, grad_y, grad_pre};
+  const GradientTerm<T, Pre> term{plan.across, {activation}, saved, grad_y, grad_pre};
   launch_sum_down_columns(stream, plan, term, Store<T>{1, accumulate_bias, grad_bias}, parts);
 }
 
@@ -85,5 +86,8 @@ void launch_bias_activation_backward(const device::CudaStream& stream, const Sum
 LOCKSTEP_ACTIVATION(float)
 LOCKSTEP_ACTIVATION(double)
 #undef LOCKSTEP_ACTIVATION
+template void launch_bias_activation_backward(const device::CudaStream&, const SumPlan&, Activation,
+                                              const float*, const float*, bfloat16*, float*, bool,
+                                              double*);
 
 }  // namespace lockstep::kernels::cuda

@@ -19,10 +19,11 @@ void launch_bias_activation(const device::CudaStream& stream, std::int64_t rows,
 
 // grad_pre = grad_y * f'(.), and grad_bias (+)= its column sums, in one pass. `plan` is that of the
 // sum down the columns, `parts` as for launch_sum. grad_bias may be nullptr, grad_pre be grad_y.
-template <class T>
+// Pre is T, or bfloat16 where T is float.
+template <class T, class Pre>
 void launch_bias_activation_backward(const device::CudaStream& stream, const SumPlan& plan,
                                      Activation activation, const T* saved, const T* grad_y,
-                                     T* grad_pre, T* grad_bias, bool accumulate_bias,
+                                     Pre* grad_pre, T* grad_bias, bool accumulate_bias,
                                      double* parts);
 
 }  // namespace lockstep::kernels::cuda

@@ -23,7 +23,7 @@ void CudaKernels::cross_entropy(const Tensor& logits, const Tensor& targets,
                             result.grad.defined() ? result.grad.data<T>() : nullptr,
                             losses.data<double>(),
                             {result.total.data<double>(), result.accumulate,
-                             result.loss.defined() ? result.loss.data<T>() : nullptr, options.scale,
+                             result.loss.defined() ? result.loss.data<T>() : nullptr, result.scale,
                              DeviceState::of(logits.context()).noted()});
   });
 }

@@ -25,18 +25,20 @@ cublasOperation_t operation(const BlasMatrix& matrix) {
   return matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-cublasComputeType_t compute_type(ProductPrecision precision) {
-  switch (precision) {
-    case ProductPrecision::float32:
-      return CUBLAS_COMPUTE_32F;
-    case ProductPrecision::tf32:
-      return CUBLAS_COMPUTE_32F_FAST_TF32;
-    case ProductPrecision::bfloat16:
-      return CUBLAS_COMPUTE_32F_FAST_16BF;
+cudaDataType_t data_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return CUDA_R_32F;
+    case DType::float64:
+      return CUDA_R_64F;
+    case DType::bfloat16:
+      return CUDA_R_16BF;
+    default:
+      throw UsageError(
+          fmt::format("a matrix product has operands of {}, cuBLAS takes float32, "
+                      "float64 and bfloat16 here",
+                      base::name_of(dtype)));
   }
-  throw UsageError(
-      fmt::format("precision of products: found {}, expected float32, tf32 or bfloat16",
-                  static_cast<int>(precision)));
 }
 
 // Rows and columns of op(matrix) as they are stored.
@@ -79,30 +81,44 @@ void Cublas::check(cublasStatus_t status, const char* call) const {
 }
 
 void Cublas::set_precision(ProductPrecision precision) {
-  float_compute_ = compute_type(precision);
+  precision_ = precision;
   choices_.clear();
 }
 
-void Cublas::multiply(const BlasProduct& product, DType dtype) {
-  const bool wide = dtype == DType::float64;
+cublasComputeType_t Cublas::compute_type(const BlasProduct& product) const {
+  if (product.result == DType::float64) return CUBLAS_COMPUTE_64F;
+  if (product.factors == DType::bfloat16) return CUBLAS_COMPUTE_32F;
+  switch (precision_) {
+    case ProductPrecision::float32:
+      return CUBLAS_COMPUTE_32F;
+    case ProductPrecision::tf32:
+      return CUBLAS_COMPUTE_32F_FAST_TF32;
+    case ProductPrecision::bfloat16:
+      return CUBLAS_COMPUTE_32F_FAST_16BF;
+  }
+  __builtin_unreachable();
+}
+
+void Cublas::multiply(const BlasProduct& product) {
+  const bool wide = product.result == DType::float64;
   const double one = 1;
   const float one_float = 1, beta_float = static_cast<float>(product.beta);
   const void* const alpha = wide ? static_cast<const void*>(&one) : &one_float;
   const void* const beta = wide ? static_cast<const void*>(&product.beta) : &beta_float;
-  const cudaDataType_t type = wide ? CUDA_R_64F : CUDA_R_32F;
+  const cudaDataType_t type = data_type(product.factors);
   stream_.activate();
   check(library_.gemm_strided_batched(
             handle_, operation(product.a), operation(product.b), to_int(product.m),
             to_int(product.n), to_int(product.k), alpha, product.a.data, type,
             to_int(product.a.leading), product.a.batch_stride, product.b.data, type,
-            to_int(product.b.leading), product.b.batch_stride, beta, product.c.data, type,
-            to_int(product.c.leading), product.c.batch_stride, to_int(product.batch),
-            wide ? CUBLAS_COMPUTE_64F : float_compute_, CUBLAS_GEMM_DEFAULT),
+            to_int(product.b.leading), product.b.batch_stride, beta, product.c.data,
+            data_type(product.result), to_int(product.c.leading), product.c.batch_stride,
+            to_int(product.batch), compute_type(product), CUBLAS_GEMM_DEFAULT),
         "cublasGemmStridedBatchedEx");
 }
 
-bool Cublas::multiply(const BlasProduct& product, Epilogue epilogue, const float* bias) {
-  const auto& [m, n, k, batch, a, b, c, beta_] = product;
+bool Cublas::multiply(const BlasProduct& product, const Epilogue& epilogue) {
+  const auto& [m, n, k, batch, a, b, c, beta, factors, result] = product;
   stream_.activate();
   // Descriptions are plain memory of the host; the unique_ptrs only free them.
   const auto own = [](auto* pointer, auto destroy) {
@@ -110,7 +126,8 @@ bool Cublas::multiply(const BlasProduct& product, Epilogue epilogue, const float
                                                                                         destroy);
   };
   cublasLtMatmulDesc_t made = nullptr;
-  check(library_.operation_create(&made, float_compute_, CUDA_R_32F), "cublasLtMatmulDescCreate");
+  check(library_.operation_create(&made, compute_type(product), CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
   const auto description = own(made, library_.operation_destroy);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     check(library_.operation_set(description.get(), attribute, &value, sizeof value),
@@ -118,21 +135,38 @@ bool Cublas::multiply(const BlasProduct& product, Epilogue epilogue, const float
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, operation(a));
   set(CUBLASLT_MATMUL_DESC_TRANSB, operation(b));
-  set(CUBLASLT_MATMUL_DESC_EPILOGUE,
-      epilogue == Epilogue::bias_relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS);
-  set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(bias));
-  const auto layout = [&](const BlasMatrix& matrix, std::int64_t rows, std::int64_t columns) {
+  set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue.kind);
+  if (epilogue.bias != nullptr) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, epilogue.bias);
+  if (epilogue.saved != nullptr) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, epilogue.saved);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, epilogue.leading);
+  }
+  const auto layout = [&](const BlasMatrix& matrix, DType dtype, std::int64_t rows,
+                          std::int64_t columns) {
     cublasLtMatrixLayout_t one = nullptr;
     const auto [r, s] = stored(matrix, rows, columns);
-    check(library_.layout_create(&one, CUDA_R_32F, r, s, matrix.leading),
+    check(library_.layout_create(&one, data_type(dtype), r, s, matrix.leading),
           "cublasLtMatrixLayoutCreate");
     return own(one, library_.layout_destroy);
   };
-  const auto layout_a = layout(a, m, k), layout_b = layout(b, k, n), layout_c = layout(c, m, n);
+  const auto layout_a = layout(a, factors, m, k), layout_b = layout(b, factors, k, n),
+             layout_c = layout(c, result, m, n);
 
-  const std::uint32_t alignment = common_alignment({a.data, b.data, c.data, bias});
-  const Problem problem{
-      m, n, k, a.leading, b.leading, c.leading, a.transposed, b.transposed, epilogue, alignment};
+  const std::uint32_t alignment =
+      common_alignment({a.data, b.data, c.data, epilogue.bias, epilogue.saved});
+  const Problem problem{m,
+                        n,
+                        k,
+                        a.leading,
+                        b.leading,
+                        c.leading,
+                        epilogue.leading,
+                        a.transposed,
+                        b.transposed,
+                        beta != 0,
+                        factors,
+                        epilogue.kind,
+                        alignment};
   const auto [known, is_new] = choices_.try_emplace(problem);
   Choice& choice = known->second;
   if (is_new) {
@@ -157,9 +191,9 @@ bool Cublas::multiply(const BlasProduct& product, Epilogue epilogue, const float
     choice = {status == CUBLAS_STATUS_SUCCESS && found > 0, best.algo};
   }
   if (!choice.found) return false;
-  const float one = 1, zero = 0;
+  const float one = 1, beta_float = static_cast<float>(beta);
   check(library_.matmul(lt_handle(), description.get(), &one, a.data, layout_a.get(), b.data,
-                        layout_b.get(), &zero, c.data, layout_c.get(), c.data, layout_c.get(),
+                        layout_b.get(), &beta_float, c.data, layout_c.get(), c.data, layout_c.get(),
                         &choice.algorithm, workspace_, workspace_bytes, stream_.native()),
         "cublasLtMatmul");
   return true;

@@ -2,7 +2,8 @@
 //
 // Results repeat from run to run: the workspace is the context's own and of one size, so that
 // cuBLAS makes the same choices, and all products go to one stream. They are computed in the type
-// of the operands, unless float32 is to be rounded for matrix units (ProductPrecision).
+// of the result, unless float32 is to be rounded for matrix units (ProductPrecision) or the factors
+// are bfloat16 already.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +31,23 @@ struct BlasMatrix {
 struct BlasProduct {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t batch = 1;
-  BlasMatrix a, b, c;  // c is not transposed
-  double beta = 0;     // 0 or 1; with 0 c is not read
+  BlasMatrix a, b, c;              // c is not transposed
+  double beta = 0;                 // 0 or 1; with 0 c is not read
+  DType factors = DType::float32;  // as `result`, or bfloat16 beside float32
+  DType result = DType::float32;
 };
 
-// What cublasLt does to a product before it is stored.
-enum class Epilogue : std::uint8_t { bias, bias_relu };
+// What cublasLt does beside the product.
+struct Epilogue {
+  cublasLtEpilogue_t kind;
+  // Added to c, one value for each of its rows; or, for BGRADB, the sums over b's rows that are
+  // written, one for each of its columns.
+  float* bias = nullptr;
+  // What the gradient of the activation is computed from, c's shape in columns of `leading`
+  // elements: RELU's mask of bits (a multiple of 128 of them) or GELU's input (a multiple of 8).
+  void* saved = nullptr;
+  std::int64_t leading = 0;
+};
 
 class Cublas {
  public:
@@ -49,20 +61,25 @@ class Cublas {
 
   // Of products of float32 from now on.
   void set_precision(ProductPrecision precision);
-  void multiply(const BlasProduct& product, DType dtype);
-  // c = epilogue(a * b + bias), float32, `bias` one value for each row of c; beta and batch of the
-  // product are 0 and 1. Returns false where cublasLt has no algorithm for it.
-  bool multiply(const BlasProduct& product, Epilogue epilogue, const float* bias);
+  ProductPrecision precision() const { return precision_; }
+  void multiply(const BlasProduct& product);
+  // The same with an epilogue, for one product with a result of float32. Returns false where
+  // cublasLt has no algorithm for it.
+  bool multiply(const BlasProduct& product, const Epilogue& epilogue);
 
  private:
-  // What an algorithm is chosen by; the last is the alignment in bytes of all operands.
-  using Problem = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
-                             std::int64_t, bool, bool, Epilogue, std::uint32_t>;
+  // What an algorithm is chosen by: extents, distances of columns, the last of them those of what
+  // the epilogue saves, transpositions, whether c is read, the factors' type, the epilogue, and the
+  // alignment in bytes of all operands.
+  using Problem =
+      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                 std::int64_t, bool, bool, bool, DType, cublasLtEpilogue_t, std::uint32_t>;
   struct Choice {
     bool found = false;
     cublasLtMatmulAlgo_t algorithm{};
   };
 
+  cublasComputeType_t compute_type(const BlasProduct& product) const;
   void check(cublasStatus_t status, const char* call) const;
   cublasLtHandle_t lt_handle() const { return reinterpret_cast<cublasLtHandle_t>(handle_); }
 
@@ -71,7 +88,7 @@ class Cublas {
   device::CudaDeviceMemory memory_;
   void* workspace_ = nullptr;
   cublasHandle_t handle_ = nullptr;
-  cublasComputeType_t float_compute_ = CUBLAS_COMPUTE_32F;
+  ProductPrecision precision_ = ProductPrecision::float32;
   std::map<Problem, Choice> choices_;
 };
 

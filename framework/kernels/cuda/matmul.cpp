@@ -49,24 +49,26 @@ void multiply(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate
                       .a = *blas_matrix(a),
                       .b = *blas_matrix(b),
                       .c = *blas_matrix(c),
-                      .beta = accumulate ? 1.0 : 0.0};
+                      .beta = accumulate ? 1.0 : 0.0,
+                      .factors = a.dtype(),
+                      .result = c.dtype()};
   const Axis inner = batch.pop();
   product.batch = inner.extent;
   product.c.batch_stride = inner.stride[0];
   product.a.batch_stride = inner.stride[1];
   product.b.batch_stride = inner.stride[2];
-  const auto size = static_cast<std::int64_t>(base::size_of(c.dtype()));
-  const auto advance = [size](BlasMatrix& matrix, std::int64_t elements) {
+  const auto advance = [](BlasMatrix& matrix, DType dtype, std::int64_t elements) {
+    const auto size = static_cast<std::int64_t>(base::size_of(dtype));
     matrix.data = static_cast<std::byte*>(matrix.data) + elements * size;
   };
   Cublas& cublas = Cublas::of(c.context());
   for (std::int64_t i = 0; i < batch.count(); ++i) {
     const Offsets at = batch.offsets(i);
     BlasProduct one = product;
-    advance(one.c, at[0]);
-    advance(one.a, at[1]);
-    advance(one.b, at[2]);
-    cublas.multiply(one.c.transposed ? transposed(one) : one, c.dtype());
+    advance(one.c, one.result, at[0]);
+    advance(one.a, one.factors, at[1]);
+    advance(one.b, one.factors, at[2]);
+    cublas.multiply(one.c.transposed ? transposed(one) : one);
   }
 }
 
@@ -76,12 +78,13 @@ void CudaKernels::set_product_precision(Context& context, ProductPrecision preci
   Cublas::of(context).set_precision(precision);
 }
 
+ProductPrecision CudaKernels::product_precision(Context& context) const {
+  return Cublas::of(context).precision();
+}
+
 void CudaKernels::matmul(const Tensor& a, const Tensor& b, const Tensor& c, bool accumulate) const {
   matmul_batch(a, b, c);
-  visit_float("matmul", c.dtype(), [&]<class T>(base::TypeTag<T>) {
-    a.data<T>();  // throws where it is of another type
-    b.data<T>();
-  });
+  require_factors("matmul", a, b, c);
   if (c.count() == 0) return;
   if (a.shape().back() == 0) {
     if (!accumulate) fill(0, c);

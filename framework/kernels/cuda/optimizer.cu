@@ -61,15 +61,28 @@ __device__ bool update_element(const Update& update, const Clamp<T>& clamp, T& p
   return bad;
 }
 
+struct alignas(width * sizeof(bfloat16)) WorkingChunk {
+  bfloat16 lane[width];
+};
+
+template <class T>
+__device__ void store_working(bfloat16* to, const Chunk<width, T>& value) {
+  WorkingChunk chunk;
+#pragma unroll
+  for (int lane = 0; lane < width; ++lane)
+    chunk.lane[lane] = bfloat16(static_cast<float>(value.lane[lane]));
+  *reinterpret_cast<WorkingChunk*>(to) = chunk;
+}
+
 // update(parameter, gradient, state...) for each element; parameter and state are read and written
 // once.
 template <class Update, class T, class Constants, class... State>
 __global__ void update_range(std::int64_t head, std::int64_t count, const Constants* constants,
-                             T* parameter, Gradient<T> gradient, State*... state) {
+                             Parameter<T> parameter, Gradient<T> gradient, State*... state) {
   if (gradient.skip != nullptr && *gradient.skip != 0) return;
   const Update update{*constants};
   const double factor = gradient.factor == nullptr ? 1 : *gradient.factor;
-  const Clamp<T> clamp{static_cast<T>(gradient.scale * factor), gradient.limit};
+  const Clamp<T> clamp{static_cast<T>(factor), gradient.limit};
   const T* const grad = gradient.grad;
   bool bad = false;
   const std::int64_t chunks = (count - head) / width;
@@ -80,27 +93,33 @@ __global__ void update_range(std::int64_t head, std::int64_t count, const Consta
       for (int lane = 0; lane < width; ++lane) {
         bad |= update_element(update, clamp, p.lane[lane], g.lane[lane], s.lane[lane]...);
       }
-      store_chunk(parameter + first, p);
+      store_chunk(parameter.value + first, p);
+      if (parameter.working != nullptr) store_working(parameter.working + first, p);
       (store_chunk(state + first, s), ...);
     };
-    apply(load_chunk<width>(static_cast<const T*>(parameter) + first),
+    apply(load_chunk<width>(static_cast<const T*>(parameter.value) + first),
           load_chunk<width>(grad + first),
           load_chunk<width>(static_cast<const T*>(state) + first)...);
   }
   const std::int64_t tail = head + chunks * width;
   for (std::int64_t i = grid_thread(); i < head + count - tail; i += grid_stride()) {
     const std::int64_t at = i < head ? i : i - head + tail;
-    bad |= update_element(update, clamp, parameter[at], grad[at], state[at]...);
+    T& p = parameter.value[at];
+    bad |= update_element(update, clamp, p, grad[at], state[at]...);
+    if (parameter.working != nullptr) parameter.working[at] = bfloat16(static_cast<float>(p));
   }
   if (bad && gradient.nonfinite != nullptr) atomicExch(gradient.nonfinite, 1);
 }
 
 template <class Update, class T, class Constants, class... State>
 void launch_update(const device::CudaStream& stream, std::int64_t count, const Constants* constants,
-                   T* parameter, const Gradient<T>& gradient, State*... state) {
+                   const Parameter<T>& parameter, const Gradient<T>& gradient, State*... state) {
   if (count == 0) return;
-  const std::int64_t head = unaligned_head(count, static_cast<const T*>(parameter), gradient.grad,
-                                           static_cast<const T*>(state)...);
+  std::int64_t head = unaligned_head(count, static_cast<const T*>(parameter.value), gradient.grad,
+                                     static_cast<const T*>(state)...);
+  if (reinterpret_cast<std::uintptr_t>(parameter.working + head) % sizeof(WorkingChunk) != 0 &&
+      parameter.working != nullptr)
+    head = count;
   const std::int64_t tasks = head < count ? count / width : count;
   device::launch(stream, {blocks_for(tasks), block_threads},
                  update_range<Update, T, Constants, State...>, head, count, constants, parameter,
@@ -111,7 +130,7 @@ void launch_update(const device::CudaStream& stream, std::int64_t count, const C
 
 template <class T>
 void launch_sgd(const device::CudaStream& stream, std::int64_t count,
-                const SgdConstants<T>* constants, bool nesterov, T* parameter,
+                const SgdConstants<T>* constants, bool nesterov, const Parameter<T>& parameter,
                 const Gradient<T>& gradient, T* momentum) {
   if (momentum == nullptr) {
     launch_update<PlainSgd<T>>(stream, count, constants, parameter, gradient);
@@ -124,17 +143,17 @@ void launch_sgd(const device::CudaStream& stream, std::int64_t count,
 
 template <class T>
 void launch_adam(const device::CudaStream& stream, std::int64_t count,
-                 const AdamConstants<T>* constants, T* parameter, const Gradient<T>& gradient,
-                 T* first_moment, T* second_moment) {
+                 const AdamConstants<T>* constants, const Parameter<T>& parameter,
+                 const Gradient<T>& gradient, T* first_moment, T* second_moment) {
   launch_update<Adam<T>>(stream, count, constants, parameter, gradient, first_moment,
                          second_moment);
 }
 
 #define LOCKSTEP_OPTIMIZER(T)                                                                     \
   template void launch_sgd(const device::CudaStream&, std::int64_t, const SgdConstants<T>*, bool, \
-                           T*, const Gradient<T>&, T*);                                           \
-  template void launch_adam(const device::CudaStream&, std::int64_t, const AdamConstants<T>*, T*, \
-                            const Gradient<T>&, T*, T*);
+                           const Parameter<T>&, const Gradient<T>&, T*);                          \
+  template void launch_adam(const device::CudaStream&, std::int64_t, const AdamConstants<T>*,     \
+                            const Parameter<T>&, const Gradient<T>&, T*, T*);
 LOCKSTEP_OPTIMIZER(float)
 LOCKSTEP_OPTIMIZER(double)
 #undef LOCKSTEP_OPTIMIZER

@@ -31,8 +31,8 @@ cublasStatus_t cublasCreate_v2(cublasHandle_t* handle);
 cublasStatus_t cublasDestroy_v2(cublasHandle_t handle);
 cublasStatus_t cublasSetStream_v2(cublasHandle_t handle, cudaStream_t stream);
 cublasStatus_t cublasSetWorkspace_v2(cublasHandle_t handle, void* workspace, std::size_t bytes);
-// Both factors and the result are of one type here. The fast ways to compute floats round both
-// factors to nearest, of equals to even.
+// Both factors are of the result's type here, or bfloat16 beside a float. The fast ways to compute
+// floats round both factors to nearest, of equals to even.
 cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t handle, cublasOperation_t operation_a,
                                           cublasOperation_t operation_b, int m, int n, int k,
                                           const void* alpha, const void* a, cudaDataType_t a_type,

@@ -124,8 +124,8 @@ TEST(CrossEntropy, AddsToTheTotalAndScalesTheLoss) {
     const Tensor total = Tensor::empty(*context, {2}, DType::float64),
                  loss = Tensor::empty(*context, {}, dtype);
     assign(total, {3, 4});
-    kernels.cross_entropy(logits, targets, {.label_smoothing = 0.1, .scale = 0.3},
-                          {.total = total, .accumulate = true, .loss = loss});
+    kernels.cross_entropy(logits, targets, {.label_smoothing = 0.1},
+                          {.total = total, .accumulate = true, .loss = loss, .scale = 0.3});
     EXPECT_EQ(values_of(total), (Values{3 + once.sum, 4 + once.count}));
     const double scaled = 0.3 * once.sum;
     EXPECT_EQ(values_of(loss),

@@ -15,14 +15,18 @@ void sgd(const Tensor& parameter, const Tensor& grad, const Tensor& momentum,
          const GradientUse& use, const SgdOptions& options, bool nesterov = false) {
   const Tensor constants = make_sgd_constants(parameter);
   store_constants(options, constants);
-  kernels.sgd_step(parameter, grad, momentum, nesterov, constants, use);
+  kernels.sgd_step(parameter, {}, grad, momentum, nesterov, constants, use);
 }
 
 void adam(const Tensor& parameter, const Tensor& grad, const Tensor& first_moment,
           const Tensor& second_moment, const GradientUse& use, const AdamOptions& options) {
   const Tensor constants = make_adam_constants(parameter);
   store_constants(options, constants);
-  kernels.adam_step(parameter, grad, first_moment, second_moment, constants, use);
+  kernels.adam_step(parameter, {}, grad, first_moment, second_moment, constants, use);
+}
+
+Tensor factor_of(Context& context, double factor) {
+  return Tensor::from<double>(context, {factor}, {1});
 }
 
 TEST(OptimizerKernels, SgdFollowsPyTorch) {
@@ -47,7 +51,7 @@ TEST(OptimizerKernels, SgdFollowsPyTorch) {
             d = nesterov ? d + options.momentum * buffer[i] : buffer[i];
             p[i] -= options.lr * d;
           }
-          sgd(parameter, grad, momentum, {.scale = 0.5}, options, nesterov);
+          sgd(parameter, grad, momentum, {.factor = factor_of(*context, 0.5)}, options, nesterov);
           expect_close(momentum, buffer, tolerance(dtype, 8));
           expect_close(parameter, p, tolerance(dtype, 8));
         }
@@ -101,7 +105,7 @@ TEST(OptimizerKernels, AdamAndAdamWFollowPyTorch) {
             const double v_hat = v[i] / (1 - std::pow(options.beta2, step));
             p[i] -= options.lr * m_hat / (std::sqrt(v_hat) + options.epsilon);
           }
-          adam(parameter, grad, first, second, {.scale = 2}, options);
+          adam(parameter, grad, first, second, {.factor = factor_of(*context, 2)}, options);
           expect_close(first, m, tolerance(dtype, 8));
           expect_close(second, v, tolerance(dtype, 8));
           expect_close(parameter, p, tolerance(dtype, 8));
@@ -160,7 +164,8 @@ TEST(OptimizerKernels, GradientsAreClampedAfterScaling) {
       for (double& g : clamped) g = std::clamp(2 * g, -0.5, 0.5);
       const Tensor expected = Tensor::empty(*context, {count}, dtype);
       assign(expected, clamped);
-      expect_same_bits(stepped(grad, {.scale = 2, .limit = 0.5}), stepped(expected, {}));
+      expect_same_bits(stepped(grad, {.limit = 0.5, .factor = factor_of(*context, 2)}),
+                       stepped(expected, {}));
     }
   }
 }
@@ -235,8 +240,9 @@ TEST(OptimizerKernels, MistakesAreNamed) {
   EXPECT_THROW(adam(a, a, a, b, {}, {}), UsageError);
   EXPECT_THROW(sgd(a, a, {}, {.factor = a}, {}), UsageError);
   EXPECT_THROW(sgd(a, a, {}, {.skip = a}, {}), UsageError);
-  EXPECT_THROW(kernels.sgd_step(a, a, {}, false, make_adam_constants(a), {}), UsageError);
-  EXPECT_THROW(kernels.adam_step(a, a, a, a, make_sgd_constants(a), {}), UsageError);
+  EXPECT_THROW(kernels.sgd_step(a, {}, a, {}, false, make_adam_constants(a), {}), UsageError);
+  EXPECT_THROW(kernels.adam_step(a, {}, a, a, a, make_sgd_constants(a), {}), UsageError);
+  EXPECT_THROW(kernels.sgd_step(a, a, a, {}, false, make_sgd_constants(a), {}), UsageError);
   EXPECT_THROW(store_constants(SgdOptions{}, make_adam_constants(a)), UsageError);
 }
 
@@ -261,13 +267,57 @@ TEST(OptimizerKernels, AStepReadsItsConstantsAndItsFactorWhenItRuns) {
       const double scale = 1.0 / (3 * step);
       store_constants(options, constants);
       kernels.fill(scale, factor);
-      kernels.adam_step(p, grad, m, v, constants, {.factor = factor});
-      adam(expected_p, grad, expected_m, expected_v, {.scale = scale}, options);
+      kernels.adam_step(p, {}, grad, m, v, constants, {.factor = factor});
+      adam(expected_p, grad, expected_m, expected_v, {.factor = factor_of(*context, scale)},
+           options);
       expect_same_bits(p, expected_p);
       expect_same_bits(m, expected_m);
       expect_same_bits(v, expected_v);
     }
   }
+}
+
+// Master weights of float32 with a working copy of bfloat16.
+TEST(OptimizerKernels, AWorkingCopyHasTheRoundedParameters) {
+  const auto context = make_test_context(2);
+  Random random(11);
+  for (const std::int64_t count : {1, 3, 1003, 70001})
+    for (const std::int64_t shift : {0, 1, 4, 6})
+      for (const bool is_adam : {false, true}) {
+        const auto some = [&](double low) {
+          return random_tensor(*context, random, {count + shift}, DType::float32,
+                               Layout::contiguous, low, 1);
+        };
+        const auto range = [&](const Tensor& t) { return t.slice(0, shift, shift + count); };
+        const Tensor p = some(-1), grad = some(-1), m = some(-1), v = some(0);
+        const Tensor alone = Tensor::empty(*context, p.shape()),
+                     other_m = Tensor::empty(*context, p.shape()),
+                     other_v = Tensor::empty(*context, p.shape());
+        kernels.copy(p, alone);
+        kernels.copy(m, other_m);
+        kernels.copy(v, other_v);
+        const Tensor working = Tensor::empty(*context, p.shape(), DType::bfloat16),
+                     expected = Tensor::empty(*context, p.shape(), DType::bfloat16);
+        kernels.fill(7, working);
+        kernels.fill(7, expected);
+        if (is_adam) {
+          const Tensor constants = make_adam_constants(p);
+          store_constants(AdamOptions{.lr = 0.1, .weight_decay = 0.1, .decoupled = true},
+                          constants);
+          kernels.adam_step(range(p), range(working), range(grad), range(m), range(v), constants,
+                            {});
+          adam(range(alone), range(grad), range(other_m), range(other_v), {},
+               {.lr = 0.1, .weight_decay = 0.1, .decoupled = true});
+        } else {
+          const Tensor constants = make_sgd_constants(p);
+          store_constants(SgdOptions{.lr = 0.1, .momentum = 0.9}, constants);
+          kernels.sgd_step(range(p), range(working), range(grad), range(m), false, constants, {});
+          sgd(range(alone), range(grad), range(other_m), {}, {.lr = 0.1, .momentum = 0.9});
+        }
+        kernels.copy(range(p), range(expected));
+        expect_same_bits(p, alone);
+        expect_same_bits(working, expected);
+      }
 }
 
 TEST(OptimizerKernels, AStepThatIsSkippedChangesNothing) {

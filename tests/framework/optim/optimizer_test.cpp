@@ -45,7 +45,7 @@ TEST_P(TrajectoryTest, FollowsTheReference) {
     std::ranges::transform(reference::gradients[step], gradients.begin(),
                            [](double gradient) { return 4 * gradient; });
     optimizer->begin_update(reference::rates[step]);
-    optimizer->apply_all({.scale = 0.25});
+    optimizer->apply_all({.factor = Tensor::from<double>(*context_, {0.25}, {1})});
     for (std::size_t i = 0; i < reference::count; ++i) {
       const double expected = (*GetParam().trajectory)[step][i];
       // A few roundings in each step; values stay below about 100.

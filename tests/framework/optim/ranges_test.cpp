@@ -63,6 +63,7 @@ class RangesTest : public testing::TestWithParam<Case> {
   }
 
   std::unique_ptr<Context> context_ = device::make_cpu_context();
+  const Tensor factor_ = Tensor::from<double>(*context_, {0.7}, {1});
 };
 
 INSTANTIATE_TEST_SUITE_P(All, RangesTest, testing::ValuesIn(cases()), name_of_case);
@@ -75,7 +76,7 @@ TEST_P(RangesTest, CutsAndTheirOrderDoNotChangeABit) {
     draw_gradients(*whole, step);
     draw_gradients(*cut, step);
     whole->optimizer->begin_update(0.1);
-    whole->optimizer->apply_all({.scale = 0.7});
+    whole->optimizer->apply_all({.factor = factor_});
     cut->optimizer->begin_update(0.1);
     for (std::size_t s = 0; s < cut->arena->segments().size(); ++s) {
       const std::int64_t count = cut->arena->segments()[s].parameters.count();
@@ -88,7 +89,7 @@ TEST_P(RangesTest, CutsAndTheirOrderDoNotChangeABit) {
       for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
       std::ranges::shuffle(order, random);
       for (const std::size_t i : order)
-        cut->optimizer->apply(s, borders[i], borders[i + 1], {.scale = 0.7});
+        cut->optimizer->apply(s, borders[i], borders[i + 1], {.factor = factor_});
     }
     expect_same_bits(*whole, *cut);
   }
@@ -113,10 +114,10 @@ TEST_P(RangesTest, ShardsDoNotChangeABit) {
     draw_gradients(*whole, step);
     draw_gradients(*cut, step);
     whole->optimizer->begin_update(0.1);
-    whole->optimizer->apply_all({.scale = 0.7});
+    whole->optimizer->apply_all({.factor = factor_});
     for (const auto& optimizer : optimizers) {
       optimizer->begin_update(0.1);
-      optimizer->apply_all({.scale = 0.7});
+      optimizer->apply_all({.factor = factor_});
     }
     for (std::size_t s = 0; s < cut->arena->segments().size(); ++s)
       expect_same_bits(whole->arena->segments()[s].parameters,

@@ -98,9 +98,9 @@ TEST_F(AgainstCpu, UpdatesOfMisalignedRangesHaveTheSameBits) {
                    device_constants = make_sgd_constants(device);
       store_constants(options, host_constants);
       store_constants(options, device_constants);
-      cpu_kernels().sgd_step(host, host_grad, host_momentum, false, host_constants, {.scale = 0.5});
-      kernels_under_test().sgd_step(device, device_grad, device_momentum, false, device_constants,
-                                    {.scale = 0.5});
+      cpu_kernels().sgd_step(host, {}, host_grad, host_momentum, false, host_constants, {});
+      kernels_under_test().sgd_step(device, {}, device_grad, device_momentum, false,
+                                    device_constants, {});
       EXPECT_EQ(values_of(device), values_of(host));
       EXPECT_EQ(values_of(device_momentum), values_of(host_momentum));
     }
@@ -180,7 +180,7 @@ TEST_F(AgainstCpu, ProductsRoundTheirFactorsAsAsked) {
     const double most = 2 * rounding + 0x1p-20;  // sums are of floats
     for (const bool has_bias : {false, true}) {
       if (has_bias)
-        kernels.linear(device_a, device_b, device_bias, Activation::none, {}, y);
+        kernels.linear(device_a, device_b, device_bias, Activation::none, false, y);
       else
         kernels.matmul(device_a, device_b.transpose(0, 1), y, false);
       EXPECT_LE(largest_error(y, has_bias), most);
