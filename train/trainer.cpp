@@ -45,6 +45,7 @@ class Trainer {
   void run();
 
  private:
+  void keep_working_copy();
   void defer_steps();
   void resume(const std::string& path);
   void announce();
@@ -143,8 +144,18 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
     require_rows_for_batch_norm(config, replica_->model(), training_data_.samples(),
                                 communicator.size());
   if (options.resume) resume(*options.resume);
+  if (!options.evaluate_only) keep_working_copy();
   announce();
   if (context.has_graphs() && !options.evaluate_only) defer_steps();
+}
+
+// What products read of the parameters in bfloat16 is written by the optimizer's step, beside the
+// parameters of float32. Sharded, a rank's step has but a slice of them: there products round what
+// they read.
+void Trainer::keep_working_copy() {
+  const auto precision = kernels::kernels_for(context_).product_precision(context_);
+  if (precision == kernels::ProductPrecision::bfloat16 && !replica_->shards_optimizer())
+    replica_->arena().keep_working_copy();
 }
 
 void Trainer::defer_steps() {
@@ -179,6 +190,9 @@ void Trainer::announce() {
       "optimizer state; the buckets take no memory of their own",
       config_.model.name, arena.parameter_count(), base::format_bytes(arena.bytes()),
       base::format_bytes(arena.bytes()), base::format_bytes(state_bytes));
+  if (const std::size_t bytes = arena.working_bytes(); bytes > 0)
+    log_.info("products read a copy of the parameters in bfloat16, {} for each worker",
+              base::format_bytes(bytes));
   log_.info("data '{}': {} training and {} test samples, {} steps per epoch of batch {}",
             config_.data.file, training_data_.samples(), test_data_.samples(),
             training_data_.steps_per_epoch(), config_.train.batch_size);
@@ -437,6 +451,7 @@ void Trainer::handle_divergence(const Divergence& divergence) {
   consistency_.take_values_of(divergence.reference, replica_->communication_stream());
   if (const auto still = consistency_.run(steps_done_, replica_->communication_stream()))
     throw NumericError(still->describe() + ", although all took the values of one");
+  replica_->arena().refresh_working_copy();
   log_.warning("{}: all ranks took the values of rank {}", divergence.describe(),
                divergence.reference);
 }

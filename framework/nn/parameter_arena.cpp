@@ -128,6 +128,13 @@ std::int64_t ParameterArena::parameter_count() const {
   return count;
 }
 
+std::size_t ParameterArena::working_bytes() const {
+  std::size_t bytes = 0;
+  for (const Segment& segment : segments_)
+    if (segment.working.defined()) bytes += segment.working.bytes();
+  return bytes;
+}
+
 std::size_t ParameterArena::bytes() const {
   std::size_t bytes = 0;
   for (const Segment& segment : segments_) bytes += segment.parameters.bytes();

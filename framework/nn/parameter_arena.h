@@ -64,6 +64,7 @@ class ParameterArena {
   void keep_working_copy();
   void refresh_working_copy();           // does nothing where none is kept
   std::int64_t parameter_count() const;  // without padding
+  std::size_t working_bytes() const;     // of the working copy
   std::size_t bytes() const;  // of the parameters, with padding (the gradients take as much)
 
  private:

@@ -385,10 +385,11 @@ void compute_keys(std::vector<Key>& all) {
           "Confine each worker to neighbouring cores of its own; auto: where there are cores for "
           "all threads of more than one worker. Never changes a result."));
   add(&Compute::products,
-      choice("products", kernels::product_precision_names(),
-             "In what a GPU multiplies matrices of float32: the two others round both factors, to "
-             "10 or 7 bits behind the point, for its matrix units. "
-             "Parameters, sums and all else stay float32."));
+      choice(
+          "products", kernels::product_precision_names(),
+          "In what a GPU multiplies matrices of float32: the two others round both factors, to "
+          "10 or 7 bits behind the point, for its matrix units; for bfloat16 the optimizer keeps "
+          "a copy of the parameters beside them. Parameters, sums and all else stay float32."));
   add(&Compute::graph,
       choice("graph", {"auto", "on", "off"},
              "Capture a GPU's step into a CUDA graph and launch that; auto: where nothing of a "

@@ -67,7 +67,7 @@ std::optional<Epilogue> gradient_epilogue_of(const ActivationRecord& below) {
   if (below.mask.defined())
     return Epilogue{.kind = CUBLASLT_EPILOGUE_DRELU,
                     .saved = below.mask.data(),
-                    .leading = mask_row(below.y.shape()[1])};
+                    .leading = 8 * below.mask.shape()[1]};
   const bool takes_input = below.activation == Activation::gelu_tanh &&
                            below.pre.dtype() == DType::float32 &&
                            below.pre.shape()[1] % input_row_unit == 0;
