@@ -146,9 +146,18 @@ class Benchmark {
     measure(name, shape, passes * static_cast<double>(bytes), copy_gbs_, "GB/s", body);
   }
 
+  // As layers hand it to a product.
+  Tensor factor(const Shape& shape) {
+    const Tensor values = tensor(shape);
+    if (kernels_.product_precision(*context_) != kernels::ProductPrecision::bfloat16) return values;
+    const Tensor rounded = Tensor::empty(*context_, shape, DType::bfloat16);
+    kernels_.copy(values, rounded);
+    return rounded;
+  }
+
   void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t k, std::int64_t n) {
-    const Tensor a = transpose_a ? tensor({k, m}).transpose(0, 1) : tensor({m, k});
-    const Tensor b = transpose_b ? tensor({n, k}).transpose(0, 1) : tensor({k, n});
+    const Tensor a = transpose_a ? factor({k, m}).transpose(0, 1) : factor({m, k});
+    const Tensor b = transpose_b ? factor({n, k}).transpose(0, 1) : factor({k, n});
     const Tensor c = empty({m, n});
     flops(fmt::format("matmul {}{}", transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N'),
           fmt::format("{} x {} x {}", m, k, n), 2.0 * static_cast<double>(m * k * n),
@@ -176,7 +185,7 @@ class Benchmark {
     const std::string shape = fmt::format("{} x {}", rows, out);
     for (const auto& [activation, words] : activations) {
       const std::string name = words;
-      const Tensor x = tensor({rows, in}), w = tensor({out, in}), bias = tensor({out}),
+      const Tensor x = factor({rows, in}), w = factor({out, in}), bias = tensor({out}),
                    y = empty({rows, out});
       flops("linear, bias" + name, fmt::format("{} x {} x {}", rows, in, out),
             2.0 * static_cast<double>(rows * in * out),
@@ -186,6 +195,27 @@ class Benchmark {
       bytes("its bias and activation backward" + name, shape, 3, y.bytes(), [&, f = activation] {
         kernels_.bias_activation_backward({f, y, pre}, grad, grad_pre, bias, false);
       });
+    }
+    gradients_of_layers();
+  }
+
+  // With what their products take along: beside those of matmul they show what that costs, beside
+  // the pass above what it saves.
+  void gradients_of_layers() {
+    const auto& [rows, in, out] = sizes_.linear;
+    const Tensor x = factor({rows, in}), w = factor({out, in}), grad = factor({rows, out}),
+                 grad_w = empty({out, in}), bias = empty({out}), grad_x = empty({rows, in});
+    if (!kernels_.has_gradient_epilogues(x.dtype())) return;
+    const double flop = 2.0 * static_cast<double>(rows * in * out);
+    const std::string shape = fmt::format("{} x {} x {}", rows, in, out);
+    flops("weight gradient, bias", shape, flop,
+          [&] { kernels_.linear_weight_gradient(grad, x, grad_w, false, bias, false); });
+    for (const Activation activation : {Activation::relu, Activation::gelu_tanh}) {
+      const Tensor below = empty({rows, in});
+      const auto record = kernels_.linear(tensor({rows, 64}), tensor({in, 64}), tensor({in}),
+                                          activation, true, below);
+      flops(activation == Activation::relu ? "input gradient, relu" : "input gradient, gelu_tanh",
+            shape, flop, [&] { kernels_.linear_input_gradient(grad, w, record, grad_x, false); });
     }
   }
 
@@ -320,6 +350,9 @@ class Benchmark {
       bytes("sgd with momentum", shape, 5, p.bytes(),
             [&] { kernels_.sgd_step(p, {}, g, m, false, sgd, {}); });
       bytes("adam", shape, 7, p.bytes(), [&] { kernels_.adam_step(p, {}, g, m, v, adam, {}); });
+      const Tensor working = Tensor::empty(*context_, p.shape(), DType::bfloat16);
+      bytes("adam with a working copy", shape, 7.5, p.bytes(),
+            [&] { kernels_.adam_step(p, working, g, m, v, adam, {}); });
     }
   }
 

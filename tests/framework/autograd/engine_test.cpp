@@ -47,6 +47,27 @@ TEST_F(EngineTest, WhatAnOpFinishesEarlyIsAnnouncedEarly) {
   EXPECT_EQ(gradient(once), 1);
 }
 
+TEST_F(EngineTest, ANodeLearnsWhereItAloneContributes) {
+  const auto alone = [&](const Variable& output) {
+    autograd::backward(output);
+    Events found;
+    std::ranges::copy_if(std::exchange(events, {}), std::back_inserter(found),
+                         [](const std::string& event) { return event.starts_with("alone"); });
+    return found;
+  };
+  const ProbeOptions asking{.asks = true, .events = &events};
+  const Variable a = leaf("a");
+  const Variable once = probe("once", {a}, asking);
+  EXPECT_EQ(alone(probe("top", {once}, asking)), (Events{"alone once"}));  // never of a leaf
+  const Variable twice = probe("twice", {a}, asking);
+  EXPECT_EQ(alone(probe("top", {twice, twice}, asking)), Events{});
+  // The last of two branches finds the other's contribution.
+  const Variable shared = probe("shared", {a}, asking);
+  EXPECT_EQ(alone(probe("top", {probe("left", {shared}, asking), probe("right", {shared}, asking)},
+                        asking)),
+            (Events{"alone left", "alone right"}));
+}
+
 TEST_F(EngineTest, ADiamondWaitsForBothSides) {
   const ProbeOptions log{.events = &events};
   const Variable x = leaf("x");

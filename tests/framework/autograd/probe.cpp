@@ -17,6 +17,8 @@ class ProbeNode final : public Node {
   void backward(const Tensor& grad_output, InputGradients& gradients) override {
     note("run");
     for (std::size_t i = 0; i < inputs().size(); ++i) {
+      if (const Node* const alone = options_.asks ? gradients.sole_producer(i) : nullptr)
+        options_.events->push_back(fmt::format("alone {}", alone->op()));
       if (options_.hand == Hand::unwanted || gradients.wanted(i)) hand(i, grad_output, gradients);
     }
     note("end");

@@ -30,7 +30,8 @@ enum class Hand {
 
 struct ProbeOptions {
   Hand hand = Hand::write;
-  bool save = false;         // keeps a copy of its output until released
+  bool save = false;  // keeps a copy of its output until released
+  bool asks = false;  // whether it alone contributes, for "alone NAME" of an input's producer
   Events* events = nullptr;  // gets "run NAME" when its backward starts, "end NAME" when it
                              // returns, "drop NAME" when the node goes
 };

@@ -112,6 +112,32 @@ TEST_F(ParameterArenaTest, ParametersAndGradientsAreViews) {
   EXPECT_TRUE(linear.weight().grad().shares_memory_with(segment.gradients));
 }
 
+TEST_F(ParameterArenaTest, AWorkingCopyFollowsTheParameters) {
+  Linear linear(*context_, 3, 2);
+  linear.initialize(1);
+  ParameterArena arena(*context_, linear, {});
+  EXPECT_EQ(arena.working_bytes(), 0u);
+  EXPECT_FALSE(linear.weight().working_copy().defined());
+  arena.refresh_working_copy();  // of nothing
+  arena.keep_working_copy();
+  const auto& segment = arena.segments()[0];
+  EXPECT_EQ(arena.working_bytes(), arena.bytes() / 2);
+  EXPECT_TRUE(linear.weight().working_copy().shares_memory_with(segment.working));
+  const auto expect_rounded = [&] {
+    for (const auto& entry : segment.entries) {
+      const auto value = entry.parameter.value().elements<float>();
+      const auto copy = entry.parameter.working_copy().elements<bfloat16>();
+      for (std::size_t i = 0; i < value.size(); ++i) EXPECT_EQ(copy[i], bfloat16(value[i]));
+    }
+  };
+  expect_rounded();
+  linear.weight().value().elements<float>()[5] = 42.1f;
+  arena.refresh_working_copy();
+  expect_rounded();
+  Variable weight = linear.weight();
+  EXPECT_THROW(weight.set_working_copy(Tensor::empty(*context_, {2, 3})), UsageError);
+}
+
 TEST_F(ParameterArenaTest, OneSegmentForEachDTypeWhateverTheOrder) {
   const auto layout = [&](const std::vector<std::size_t>& order) {
     OpenModule model;

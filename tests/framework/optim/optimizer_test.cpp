@@ -74,6 +74,24 @@ TEST_P(TrajectoryTest, SinglePrecisionFollowsTheReference) {
   }
 }
 
+TEST_P(TrajectoryTest, KeepsAWorkingCopy) {
+  add("w", {reference::count}, DType::float32);
+  add("wide", {5}, DType::float64);  // has none
+  ParameterArena arena(*context_, model_, {});
+  arena.keep_working_copy();
+  const auto& segment = arena.segments()[0];
+  const auto optimizer = GetParam().make(arena);
+  for (std::size_t step = 0; step < reference::steps; ++step) {
+    std::ranges::transform(reference::gradients[step], segment.gradients.elements<float>().begin(),
+                           [](double value) { return static_cast<float>(value); });
+    optimizer->begin_update(reference::rates[step]);
+    optimizer->apply_all();
+    const auto values = segment.parameters.elements<float>();
+    const auto working = segment.working.elements<bfloat16>();
+    for (std::size_t i = 0; i < reference::count; ++i) EXPECT_EQ(working[i], bfloat16(values[i]));
+  }
+}
+
 std::vector<std::string> state_names(const Optimizer& optimizer) {
   std::vector<std::string> names;
   for (const auto& state : optimizer.state()) names.push_back(state.name);
