@@ -35,15 +35,20 @@ def all_reduce(name, rows):
 
 
 # A few for the table, each on its largest shape; the file has them all.
-KERNELS = ("matmul NT", "linear, bias, relu", "copy", "gelu", "dropout", "sum down columns", "softmax",
-           "cross entropy with gradient", "digest", "adam")
+PRODUCTS = ("matmul NT", "linear, bias, relu", "weight gradient, bias", "input gradient, relu")
+PASSES = ("copy", "gelu", "dropout", "sum down columns", "softmax", "cross entropy with gradient", "digest",
+          "adam")
 
 
 def kernels(name, rows):
-    for kernel in KERNELS:
+    precision = rows[0]["products"]
+    for kernel in PRODUCTS + (PASSES if precision == "float32" else ()):
         of_kernel = [row for row in rows[0]["rows"] if row["kernel"] == kernel]
+        if not of_kernel:
+            continue
         row = max(of_kernel, key=lambda row: row["MB or MFLOP"])
-        yield (f"{kernel}, {row['shape']}", f"{row['us']:.1f} us",
+        label = kernel if precision == "float32" else f"{kernel}, {precision}"
+        yield (f"{label}, {row['shape']}", f"{row['us']:.1f} us",
                f"{row['rate']:.0f} {row['unit']}", f"{100 * row['share']:.0f} % of peak")
 
 
