@@ -121,7 +121,7 @@ bool Devices::start_next(Stream& stream) {
   if (next.graph) {
     start_graph(stream, next);
   } else {
-    start(stream, next.work, next.follows, next.order, nullptr, 0);
+    start(stream, stream.race_contexts, next.work, next.follows, next.order, nullptr, 0);
   }
   return false;
 }
@@ -132,15 +132,15 @@ void Devices::pop_operation(Stream& stream) {
   streams_changed_ = true;
 }
 
-void Devices::start(Stream& stream, std::shared_ptr<const Work> work, Orders follows,
-                    std::shared_ptr<const Order> order, std::shared_ptr<GraphRun> graph,
-                    std::size_t node) {
+void Devices::start(Stream& stream, RaceContexts& race_contexts, std::shared_ptr<const Work> work,
+                    Orders follows, std::shared_ptr<const Order> order,
+                    std::shared_ptr<GraphRun> graph, std::size_t node) {
   const int priority =
       graph && graph->own_priorities ? graph->graph->nodes[node].priority : stream.priority;
   auto execution = std::make_unique<Execution>(Execution{.work = std::move(work),
                                                          .follows = std::move(follows),
                                                          .order = std::move(order),
-                                                         .race_contexts = stream.race_contexts,
+                                                         .race_contexts = race_contexts,
                                                          .used_race_contexts = {},
                                                          .priority = priority});
   blocks_.add(*execution);
@@ -153,13 +153,7 @@ void Devices::complete(Execution& execution) {
   });
   const Running done = std::move(*found);
   running_.erase(found);
-  if (done.graph) {
-    auto& kept = done.graph->used_race_contexts;
-    kept.insert(kept.end(), execution.used_race_contexts.begin(),
-                execution.used_race_contexts.end());
-  } else {
-    done.stream->race_contexts.give_back(execution.used_race_contexts);
-  }
+  execution.race_contexts.give_back(execution.used_race_contexts);
   check_memory(*execution.work);
   if (done.graph) {
     complete_node(*done.stream, done.graph, done.node);
@@ -184,6 +178,7 @@ void Devices::start_graph(Stream& stream, Operation& operation) {
   run->own_priorities = operation.own_priorities;
   const auto& nodes = run->graph->nodes;
   run->left = nodes.size();
+  run->race_contexts.resize(nodes.size());
   std::vector<bool> is_followed(nodes.size());
   for (const Graph::Node& node : nodes) {
     run->orders.push_back(std::make_shared<Order>());
@@ -207,7 +202,12 @@ void Devices::start_graph(Stream& stream, Operation& operation) {
 
 void Devices::start_node(Stream& stream, const std::shared_ptr<GraphRun>& run, std::size_t node,
                          Orders follows) {
-  start(stream, run->graph->nodes[node].work, std::move(follows), run->orders[node], run, node);
+  RaceContexts& contexts = run->race_contexts[node];
+  const auto& before = run->graph->nodes[node].follows;
+  if (before.empty()) contexts.take_all(stream.race_contexts);
+  for (const std::size_t other : before) contexts.take_all(run->race_contexts[other]);
+  start(stream, contexts, run->graph->nodes[node].work, std::move(follows), run->orders[node], run,
+        node);
 }
 
 void Devices::complete_node(Stream& stream, const std::shared_ptr<GraphRun>& run,
@@ -224,7 +224,7 @@ void Devices::complete_node(Stream& stream, const std::shared_ptr<GraphRun>& run
     start_node(stream, run, i, std::move(orders));
   }
   if (--run->left != 0) return;
-  stream.race_contexts.give_back(run->used_race_contexts);
+  for (RaceContexts& contexts : run->race_contexts) stream.race_contexts.take_all(contexts);
   pop_operation(stream);
 }
 
@@ -256,10 +256,7 @@ void Devices::drop_everything() {
   dropped_ = true;
   blocks_.drop_everything();
   for (const Running& running : running_) {
-    running.stream->race_contexts.give_back(running.execution->used_race_contexts);
-    if (running.graph) {
-      running.stream->race_contexts.give_back(std::exchange(running.graph->used_race_contexts, {}));
-    }
+    running.execution->race_contexts.give_back(running.execution->used_race_contexts);
   }
   running_.clear();
   for (const auto& stream : streams_) {

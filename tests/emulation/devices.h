@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,8 +64,7 @@ class Devices final : public DeviceSide, public BlockServices {
     std::vector<std::shared_ptr<Order>> orders;  // by node
     std::vector<std::size_t> missing;            // by node: how many that it follows are not done
     std::size_t left = 0;
-    std::vector<void*>
-        used_race_contexts;  // kept to its end: its nodes do not all follow each other
+    std::deque<RaceContexts> race_contexts;  // by node; who follows others has theirs
   };
   // What a stream has running: one operation, which is several executions where it is a graph.
   struct Running {
@@ -76,8 +76,9 @@ class Devices final : public DeviceSide, public BlockServices {
 
   void start_operations();
   bool start_next(Stream& stream);
-  void start(Stream& stream, std::shared_ptr<const Work> work, Orders follows,
-             std::shared_ptr<const Order> order, std::shared_ptr<GraphRun> graph, std::size_t node);
+  void start(Stream& stream, RaceContexts& race_contexts, std::shared_ptr<const Work> work,
+             Orders follows, std::shared_ptr<const Order> order, std::shared_ptr<GraphRun> graph,
+             std::size_t node);
   void start_graph(Stream& stream, Operation& operation);
   void start_node(Stream& stream, const std::shared_ptr<GraphRun>& run, std::size_t node,
                   Orders follows);

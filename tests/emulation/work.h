@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/emulation/kernel_interface.h"
@@ -69,8 +70,9 @@ struct Operation {
   bool started = false;
 };
 
-// The fibers that ThreadSanitizer knows, kept by a stream: the threads of its operations follow
-// each other anyway, so using one again hides no race between them.
+// The fibers that ThreadSanitizer knows, kept by a stream or, while a graph runs, by its nodes: the
+// threads of operations that follow each other may use the same ones, which hides no race between
+// them.
 class RaceContexts {
  public:
   RaceContexts() = default;
@@ -85,6 +87,8 @@ class RaceContexts {
   void give_back(const std::vector<void*>& contexts) {
     free_.insert(free_.end(), contexts.begin(), contexts.end());
   }
+  // All that `other` has.
+  void take_all(RaceContexts& other) { give_back(std::exchange(other.free_, {})); }
   static void* make();
   static void destroy(void* context);
   // Of a thread that was dropped in the middle, which is always inside the emulation.
