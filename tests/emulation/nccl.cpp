@@ -352,14 +352,14 @@ ncclResult_t ncclCommFinalize(ncclComm_t) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const std::lock_guard lock(cliques_mutex);
   delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   std::atomic_ref(*comm->aborted).store(1, std::memory_order_release);
-  delete comm;
-  return ncclSuccess;
+  return ncclCommDestroy(comm);
 }
 
 const char* ncclGetErrorString(ncclResult_t result) {
