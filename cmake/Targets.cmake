@@ -47,7 +47,11 @@ function(lockstep_discover_with_slow name label timeout)
 endfunction()
 
 # Programs are asked for their cases when CTest runs; a busy machine may take its time to answer.
+# Sanitizers make them many times slower.
 function(lockstep_discover name filter label timeout)
+  if(LOCKSTEP_SANITIZE)
+    math(EXPR timeout "5 * ${timeout}")
+  endif()
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
     TEST_PREFIX ${name}. TEST_FILTER "${filter}" TEST_LIST ${name}_${label}_tests
     PROPERTIES TIMEOUT ${timeout} LABELS ${label})
