@@ -59,13 +59,12 @@ std::uint32_t common_alignment(std::initializer_list<const void*> addresses) {
 
 Cublas::Cublas(device::Context& context)
     : library_(CublasLibrary::get()),
-      stream_(device::cuda_stream(context.compute_stream())),
-      memory_(stream_.place()) {
-  stream_.activate();
+      stream_(&device::cuda_stream(context.compute_stream())),
+      memory_(stream_->place()) {
+  stream_->activate();
   workspace_ = memory_.allocate(workspace_bytes);
   check(library_.create(&handle_), "cublasCreate");
-  check(library_.set_stream(handle_, stream_.native()), "cublasSetStream");
-  check(library_.set_workspace(handle_, workspace_, workspace_bytes), "cublasSetWorkspace");
+  use_stream(*stream_);
 }
 
 Cublas::~Cublas() {
@@ -76,8 +75,15 @@ Cublas::~Cublas() {
 void Cublas::check(cublasStatus_t status, const char* call) const {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw device::CudaError(cudaErrorUnknown,
-                          fmt::format("{} on cuda:{}, rank {}: {}", call, stream_.place().device,
-                                      stream_.place().rank, library_.status_name(status)));
+                          fmt::format("{} on cuda:{}, rank {}: {}", call, stream_->place().device,
+                                      stream_->place().rank, library_.status_name(status)));
+}
+
+void Cublas::use_stream(const device::CudaStream& stream) {
+  stream_ = &stream;
+  check(library_.set_stream(handle_, stream.native()), "cublasSetStream");
+  // Another stream made cuBLAS forget it.
+  check(library_.set_workspace(handle_, workspace_, workspace_bytes), "cublasSetWorkspace");
 }
 
 void Cublas::set_precision(ProductPrecision precision) {
@@ -106,7 +112,7 @@ void Cublas::multiply(const BlasProduct& product) {
   const void* const alpha = wide ? static_cast<const void*>(&one) : &one_float;
   const void* const beta = wide ? static_cast<const void*>(&product.beta) : &beta_float;
   const cudaDataType_t type = data_type(product.factors);
-  stream_.activate();
+  stream_->activate();
   check(library_.gemm_strided_batched(
             handle_, operation(product.a), operation(product.b), to_int(product.m),
             to_int(product.n), to_int(product.k), alpha, product.a.data, type,
@@ -119,7 +125,7 @@ void Cublas::multiply(const BlasProduct& product) {
 
 bool Cublas::multiply(const BlasProduct& product, const Epilogue& epilogue) {
   const auto& [m, n, k, batch, a, b, c, beta, factors, result] = product;
-  stream_.activate();
+  stream_->activate();
   // Descriptions are plain memory of the host; the unique_ptrs only free them.
   const auto own = [](auto* pointer, auto destroy) {
     return std::unique_ptr<std::remove_pointer_t<decltype(pointer)>, decltype(destroy)>(pointer,
@@ -194,7 +200,7 @@ bool Cublas::multiply(const BlasProduct& product, const Epilogue& epilogue) {
   const float one = 1, beta_float = static_cast<float>(beta);
   check(library_.matmul(lt_handle(), description.get(), &one, a.data, layout_a.get(), b.data,
                         layout_b.get(), &beta_float, c.data, layout_c.get(), c.data, layout_c.get(),
-                        &choice.algorithm, workspace_, workspace_bytes, stream_.native()),
+                        &choice.algorithm, workspace_, workspace_bytes, stream_->native()),
         "cublasLtMatmul");
   return true;
 }

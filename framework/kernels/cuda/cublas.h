@@ -1,9 +1,8 @@
-// cuBLAS for one context: its handle, its workspace, and the two products that the kernels need.
+// cuBLAS for one stream: its handle, its workspace, and the two products that the kernels need.
 //
-// Results repeat from run to run: the workspace is the context's own and of one size, so that
-// cuBLAS makes the same choices, and all products go to one stream. They are computed in the type
-// of the result, unless float32 is to be rounded for matrix units (ProductPrecision) or the factors
-// are bfloat16 already.
+// Results repeat from run to run: the workspace is the stream's own and of one size, so that cuBLAS
+// makes the same choices. They are computed in the type of the result, unless float32 is to be
+// rounded for matrix units (ProductPrecision) or the factors are bfloat16 already.
 #pragma once
 
 #include <cstdint>
@@ -51,14 +50,18 @@ struct Epilogue {
 
 class Cublas {
  public:
-  // The one of this context, made when it is first asked for.
+  // The one of this context's compute stream, made when it is first asked for.
   static Cublas& of(device::Context& context) { return context.attachment<Cublas>(); }
 
+  // On the context's compute stream at first.
   explicit Cublas(device::Context& context);
   ~Cublas();
   Cublas(const Cublas&) = delete;
   Cublas& operator=(const Cublas&) = delete;
 
+  // Where products go from now on. All that were enqueued before must be done by the time that
+  // those on the new stream begin, since they share the workspace.
+  void use_stream(const device::CudaStream& stream);
   // Of products of float32 from now on.
   void set_precision(ProductPrecision precision);
   ProductPrecision precision() const { return precision_; }
@@ -84,7 +87,7 @@ class Cublas {
   cublasLtHandle_t lt_handle() const { return reinterpret_cast<cublasLtHandle_t>(handle_); }
 
   const CublasLibrary& library_;
-  const device::CudaStream& stream_;
+  const device::CudaStream* stream_;
   device::CudaDeviceMemory memory_;
   void* workspace_ = nullptr;
   cublasHandle_t handle_ = nullptr;

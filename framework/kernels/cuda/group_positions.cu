@@ -5,6 +5,7 @@
 
 #include "framework/base/division.h"
 #include "framework/kernels/cuda/note.cuh"
+#include "framework/kernels/cuda/scan.cuh"
 #include "framework/kernels/cuda/team.cuh"
 
 namespace lockstep::kernels::cuda {
@@ -67,19 +68,10 @@ __global__ void count_digits(std::int64_t count, Digits digit_of, Order order, s
 
 // From how many elements of a digit each block has, digit by digit, to where they begin. One block.
 __global__ void find_places(std::int64_t blocks, std::int64_t* counts) {
-  LOCKSTEP_SHARED(ends, std::int64_t[digits]);
   std::int64_t* const of_digit = counts + std::int64_t{threadIdx.x} * blocks;
   std::int64_t total = 0;
   for (std::int64_t block = 0; block < blocks; ++block) total += of_digit[block];
-  ends[threadIdx.x] = total;
-  __syncthreads();
-  for (unsigned distance = 1; distance < digits; distance *= 2) {
-    const std::int64_t before = threadIdx.x >= distance ? ends[threadIdx.x - distance] : 0;
-    __syncthreads();
-    ends[threadIdx.x] += before;
-    __syncthreads();
-  }
-  std::int64_t place = ends[threadIdx.x] - total;
+  std::int64_t place = sum_up_to_thread(total) - total;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t here = of_digit[block];
     of_digit[block] = place;

@@ -12,6 +12,26 @@ inline constexpr int warps_of_a_block = static_cast<int>(block_threads) / device
 
 inline constexpr int row_chunk = 4;  // elements that a thread takes at a time
 
+// `count` of them, by 16-byte accesses where all are there and aligned (`whole`).
+template <class T>
+__device__ Chunk<row_chunk, T> load_part(const T* from, int count, bool whole) {
+  if (whole) return load_chunk<row_chunk>(from);
+  Chunk<row_chunk, T> chunk{};
+#pragma unroll
+  for (int i = 0; i < row_chunk; ++i) {
+    if (i < count) chunk.lane[i] = from[i];
+  }
+  return chunk;
+}
+template <class T>
+__device__ void store_part(T* to, const Chunk<row_chunk, T>& chunk, int count, bool whole) {
+  if (whole) return store_chunk(to, chunk);
+#pragma unroll
+  for (int i = 0; i < row_chunk; ++i) {
+    if (i < count) to[i] = chunk.lane[i];
+  }
+}
+
 // `warps` is 1 or warps_of_a_block.
 template <int warps>
 class Team {
@@ -81,14 +101,7 @@ class Team {
         }
       };
       each(load_part(row + first, count, whole)...);
-      if (whole) {
-        store_chunk(out + first, result);
-      } else {
-#pragma unroll
-        for (int i = 0; i < row_chunk; ++i) {
-          if (i < count) out[first + i] = result.lane[i];
-        }
-      }
+      store_part(out + first, result, count, whole);
     });
   }
 
@@ -100,17 +113,6 @@ class Team {
       const std::int64_t left = length - first;
       body(first, left < row_chunk ? static_cast<int>(left) : row_chunk);
     }
-  }
-
-  template <class T>
-  __device__ static Chunk<row_chunk, T> load_part(const T* from, int count, bool whole) {
-    if (whole) return load_chunk<row_chunk>(from);
-    Chunk<row_chunk, T> chunk{};
-#pragma unroll
-    for (int i = 0; i < row_chunk; ++i) {
-      if (i < count) chunk.lane[i] = from[i];
-    }
-    return chunk;
   }
 };
 
