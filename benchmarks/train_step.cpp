@@ -243,7 +243,6 @@ std::string describe_gpu() {
 int run_all(const Arguments& arguments, const std::string& words) {
   if (!arguments.json.empty() && !std::ofstream(arguments.json, std::ios::trunc))
     throw ConfigError("cannot write " + arguments.json);
-  train::require_hook_serves(arguments.hook, arguments.kind());
   const bool on_gpus = arguments.kind() == DeviceKind::cuda;
   const double peak = on_gpus ? 0 : measure_fma_peak();
   print_heading(arguments, on_gpus ? describe_gpu()

@@ -102,17 +102,6 @@ TEST(EmulatedDevices, RefuseWhatTheirBackendsLackBeforeARun) {
   }
 }
 
-TEST(EmulatedDevices, AreNotForHooksThatComputeOnTheHost) {
-  const Sandbox sandbox(few_rows);
-  for (const std::string hook : {"top_k", "power_sgd"}) {
-    const auto end = sandbox.run(on_gpus(sandbox, 2, {"data_parallel.hook=" + hook}));
-    EXPECT_EQ(end.exit_code, 2) << end.output;
-    EXPECT_THAT(end.output, HasSubstr("found " + hook +
-                                      ", which computes on the host, expected one of none, bf16, "
-                                      "fp16 for workers on GPUs"));
-  }
-}
-
 // No thread of a rank makes a context on another's GPU, the launcher's none at all; after a resume
 // too.
 TEST(EmulatedDevices, EachAreTheWorldOfOneRank) {

@@ -21,7 +21,6 @@
 #include "train/config/print.h"
 #include "train/config/rules.h"
 #include "train/fault.h"
-#include "train/parallel/hooks/hooks.h"
 #include "train/placement.h"
 #include "train/run_rank.h"
 #include "train/tuning_file.h"
@@ -159,7 +158,6 @@ int train(const TrainRequest& request) {
   const int workers = count_workers(request, mpi_place);
   const DeviceChoice device = choose_device(config.compute.device, workers, request.oversubscribe);
   config.compute.device = device.device;
-  require_hook_serves(config.data_parallel.hook, device_kind(config));
   const LaunchKind kind = choose_launcher(request.kind, device);
   const comm::BackendChoice backend = choose_backend(config, workers, kind, device);
   config.comm.backend = backend.name;

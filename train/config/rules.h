@@ -16,8 +16,9 @@ struct BrokenRule {
 // Whether training goes on without an update whose gradients are not finite.
 bool may_skip(const Config& config);
 
-// The setting by which the host computes in the middle of an update, so that it cannot enqueue the
-// next one before this one is done, as "key: value"; empty for none.
+// The setting by which the host decides in the middle of an update (hooks that keep residuals:
+// whether the step counted, and so which of two residuals is the next), so that it cannot enqueue
+// the next one before this one is done, as "key: value"; empty for none.
 std::string decided_on_host(const Config& config);
 
 std::vector<BrokenRule> broken_rules(const Config& config);

@@ -32,8 +32,7 @@ Saved save(int size) {
     EXPECT_EQ(all.empty(), rank.communicator.rank() != 0);
     for (const auto& [path, values] : all) {
       if (values.dtype() != DType::float32) continue;
-      const auto elements = values.elements<float>();
-      saved[path].assign(elements.begin(), elements.end());
+      saved[path] = values.to_vector<float>();
     }
   });
   return saved;
@@ -48,14 +47,10 @@ std::vector<std::vector<float>> restore(const Saved& saved, int ranks, int size)
                             [&](const std::string& path, const Tensor& values) {
                               if (values.dtype() != DType::float32) return;
                               const auto& from = saved.at(path);
-                              std::copy(from.begin(), from.end(), values.elements<float>().begin());
+                              rank.context.upload(values.data(), from.data(), values.bytes());
                             });
-    for (const auto& state : harness.hook().state())
-      if (state.name == "residual/weight") {
-        const auto* const values = static_cast<const float*>(state.values.data);
-        residuals[static_cast<std::size_t>(rank.communicator.rank())].assign(
-            values, values + state.values.count);
-      }
+    residuals[static_cast<std::size_t>(rank.communicator.rank())] =
+        harness.state<float>("residual/weight");
   });
   return residuals;
 }

@@ -18,19 +18,23 @@ std::vector<Tensor> zeros_like_gradients(const nn::ParameterArena& arena) {
 }  // namespace
 
 ErrorFeedback::ErrorFeedback(const nn::ParameterArena& arena, bool can_undo)
-    : arena_(arena), can_undo_(can_undo), residuals_(zeros_like_gradients(arena)) {
+    : arena_(arena),
+      can_undo_(can_undo),
+      residuals_(zeros_like_gradients(arena)),
+      scale_(arena.segments().front().gradients.context(), 1) {
+  scale_[0] = 1;
   if (can_undo_) next_ = zeros_like_gradients(arena);
 }
 
 void ErrorFeedback::begin(const comm::BucketReduction::Step& step) {
   next_scale_ = step.loss_scale;
-  factor_ = next_scale_ / scale_;
+  factor_ = next_scale_ / scale_[0];
 }
 
 void ErrorFeedback::end(bool used) {
   if (!used) return;
   if (can_undo_) std::swap(residuals_, next_);
-  scale_ = next_scale_;
+  scale_[0] = next_scale_;
 }
 
 void ErrorFeedback::add_state(std::vector<comm::BucketReduction::State>& state) {
@@ -41,7 +45,7 @@ void ErrorFeedback::add_state(std::vector<comm::BucketReduction::State>& state) 
                        .values = {residual.data(), residual.count(), residual.dtype()},
                        .of_rank = true});
     }
-  state.push_back({.name = "residual_scale", .values = comm::range_of(std::span(&scale_, 1))});
+  state.push_back({.name = "residual_scale", .values = scale_.range()});
 }
 
 }  // namespace lockstep::train

@@ -11,6 +11,7 @@
 
 #include "comm/bucketing/bucket_reduction.h"
 #include "framework/nn/parameter_arena.h"
+#include "train/parallel/host_values.h"
 
 namespace lockstep::train {
 
@@ -24,7 +25,7 @@ class ErrorFeedback {
   void end(bool used);
 
   double factor() const { return factor_; }
-  // Of the elements from `begin` on; both may be the same memory.
+  // Of the elements from `begin` on, on the device of the gradients; both may be the same memory.
   template <class T>
   const T* previous(std::size_t segment, std::int64_t begin) const {
     return residuals_[segment].data<T>() + begin;
@@ -42,7 +43,7 @@ class ErrorFeedback {
   bool can_undo_;
   std::vector<Tensor> residuals_;  // by segment, flat
   std::vector<Tensor> next_;       // swapped with them once a step was used
-  double scale_ = 1;               // loss scale of the residuals
+  HostValues<double> scale_;       // [1]: loss scale of the residuals
   double next_scale_ = 1;
   double factor_ = 1;
 };

@@ -58,33 +58,14 @@ const std::vector<HookSpec>& hooks() {
       {"none", "the gradients as they are", none},
       {"bf16", "rounded to bfloat16, half the bytes", bf16},
       {"fp16", "as float16, scaled so that sums neither overflow nor vanish", fp16},
-      {"top_k", "the largest gradients only, the others wait in a residual", top_k, false},
-      {"power_sgd", "a low-rank approximation, with a residual", power_sgd, false},
+      {"top_k", "the largest gradients only, the others wait in a residual", top_k},
+      {"power_sgd", "a low-rank approximation, with a residual", power_sgd},
   };
   return all;
 }
 
-void require_hook_serves(std::string_view name, DeviceKind device) {
-  if (device == DeviceKind::cpu || find(name).serves_gpus) return;
-  std::vector<std::string> serving;
-  for (const HookSpec& hook : hooks())
-    if (hook.serves_gpus) serving.push_back(hook.name);
-  throw ConfigError(fmt::format(
-      "data_parallel.hook: found {}, which computes on the host, expected one of {} for workers on "
-      "GPUs",
-      name, fmt::join(serving, ", ")));
-}
-
 ReductionFactory make_hook(std::string_view name, const HookOptions& options) {
-  ReductionFactory make = find(name).make(options);
-  if (!make) return make;
-  return [name = std::string(name), make = std::move(make)](comm::Communicator& communicator,
-                                                            const nn::ParameterArena& arena,
-                                                            const comm::BucketPlan& plan) {
-    for (const auto& segment : arena.segments())
-      require_hook_serves(name, segment.gradients.device().kind);
-    return make(communicator, arena, plan);
-  };
+  return find(name).make(options);
 }
 
 }  // namespace lockstep::train

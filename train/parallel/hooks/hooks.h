@@ -25,18 +25,12 @@ struct HookSpec {
   std::string name;
   std::string summary;  // for the configuration's reference
   ReductionFactory (*make)(const HookOptions& options);
-  bool serves_gpus = true;
 };
 
 // In the order of the reference; "none" first.
 const std::vector<HookSpec>& hooks();
 
-// Throws ConfigError where gradients on such a device are not for the hook, listing those that are
-// for it; of an unknown name too.
-void require_hook_serves(std::string_view name, DeviceKind device);
-
-// Throws ConfigError listing the known names. The factory is empty for "none"; it requires that the
-// hook serves the device of the arena.
+// Throws ConfigError listing the known names. The factory is empty for "none".
 ReductionFactory make_hook(std::string_view name, const HookOptions& options);
 
 }  // namespace lockstep::train

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "framework/kernels/cpu/reduce.h"
+#include "train/parallel/hooks/dependence.h"
 
 namespace lockstep::train {
 
@@ -63,7 +64,6 @@ void add_product(T sign, const T* left, const T* right, int k, const MatrixView<
 // not finite NaN. Returns whether something was left.
 template <class T>
 bool orthonormalize(T* vectors, std::int64_t n, int j) {
-  constexpr double dependent = std::is_same_v<T, float> ? 1e-5 : 1e-12;
   T* const v = vectors + j * n;
   const double before = std::sqrt(dot(v, v, n));
   for (int pass = 0; pass < 2; ++pass)
@@ -71,7 +71,7 @@ bool orthonormalize(T* vectors, std::int64_t n, int j) {
       add_multiple(static_cast<T>(-dot(vectors + i * n, v, n)), vectors + i * n, n, v);
   const double length = std::sqrt(dot(v, v, n));
   // Written so that NaN is not taken for nothing.
-  if (length <= dependent * before) {
+  if (length <= dependent_share<T> * before) {
     std::fill_n(v, n, T(0));
     return false;
   }

@@ -1,9 +1,12 @@
 // One hook on the gradients of a small model, without a training around it.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "framework/nn/linear.h"
@@ -57,6 +60,18 @@ class HookHarness {
   std::vector<double> weight() const { return values_of(0); }
   std::vector<double> bias() const { return values_of(1); }
   comm::BucketReduction& hook() { return *hook_; }
+  // What the hook keeps under a name.
+  template <class T>
+  std::vector<T> state(const std::string& name) {
+    for (const auto& state : hook_->state()) {
+      if (state.name != name) continue;
+      std::vector<T> values(static_cast<std::size_t>(state.values.count));
+      rank_.context.download(values.data(), state.values.data, state.values.bytes());
+      return values;
+    }
+    ADD_FAILURE() << "no state " << name;
+    return {};
+  }
   const comm::BucketPlan& plan() const { return plan_; }
   std::uint64_t bytes = 0, sent = 0;  // of the last step
 

@@ -89,14 +89,15 @@ TEST(PowerSgd, WhatIsLeftOutIsInTheResiduals) {
         for (int r = 0; r < 2; ++r) total[i] -= noise(r, static_cast<std::int64_t>(i), step);
       }
     }
-    std::vector<double> residuals(rows * columns);
-    for (const auto& state : harness.hook().state())
-      if (state.name == "residual/weight")
-        std::copy_n(static_cast<double*>(state.values.data), residuals.size(), residuals.begin());
+    const auto residuals = harness.state<double>("residual/weight");
     EXPECT_GT(norm(residuals), 1);
-    rank.communicator.all_reduce(comm::range_of(std::span(residuals)), comm::ReduceOp::sum,
-                                 rank.context.compute_stream());
-    for (std::size_t i = 0; i < total.size(); ++i) ASSERT_NEAR(total[i], -residuals[i], 1e-10);
+    const Tensor sum = Tensor::from<double>(rank.context, residuals, {rows * columns});
+    rank.communicator
+        .all_reduce({sum.data(), sum.count(), sum.dtype()}, comm::ReduceOp::sum,
+                    rank.context.compute_stream())
+        .wait();
+    const auto sums = sum.to_vector<double>();
+    for (std::size_t i = 0; i < total.size(); ++i) ASSERT_NEAR(total[i], -sums[i], 1e-10);
   });
 }
 

@@ -73,11 +73,8 @@ TEST(TopK, ResidualsDeliverTheRestLater) {
     for (std::size_t i = 0; i < total.size(); ++i)
       EXPECT_NEAR(total[i] / (2 * 40 * gradient(static_cast<std::int64_t>(i))), 1, 0.5) << i;
     const auto sums = std::accumulate(total.begin(), total.end(), 0.0);
-    double residual = 0;
-    for (const auto& state : harness.hook().state())
-      if (state.name == "residual/weight")
-        for (std::int64_t i = 0; i < state.values.count; ++i)
-          residual += static_cast<double>(static_cast<float*>(state.values.data)[i]);
+    const auto residuals = harness.state<float>("residual/weight");
+    const auto residual = std::accumulate(residuals.begin(), residuals.end(), 0.0);
     EXPECT_EQ(sums + 2 * residual, 2 * 40 * 4 * (16 * 17 / 2));
   });
 }
