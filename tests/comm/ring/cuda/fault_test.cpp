@@ -223,6 +223,12 @@ TEST(CudaRingArguments, AreRefusedBeforeAnythingIsLaunched) {
     Range integers = data.range();
     integers.dtype = DType::int32;
     EXPECT_THROW(ring.all_reduce(integers, ReduceOp::avg, rank.stream(), no_tag), UsageError);
+    if (const int gpus = device::cuda_devices().count; gpus > 1) {
+      const auto other =
+          device::make_cuda_context((rank.context().device().index + 1) % gpus, rank.index());
+      const auto stream = other->make_stream("of another GPU");
+      EXPECT_THROW(ring.barrier(*stream), UsageError);
+    }
     ring.barrier(rank.stream()).wait();
   });
 }

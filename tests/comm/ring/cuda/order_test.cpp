@@ -105,6 +105,37 @@ TEST(CudaRingOrder, AveragesBeyondTheRangeOfTheirSums) {
   });
 }
 
+TEST(CudaRingBackend, SaysWhichAlgorithmItTakes) {
+  for (const std::string algorithm : {"ring", "one_shot", "two_shot"})
+    run_cuda_ranks(2,
+                   [&](CudaRank& rank) {
+                     EXPECT_EQ(rank.communicator().algorithm_for(64), algorithm);
+                     EXPECT_EQ(rank.communicator().algorithm_for(64 << 20), algorithm);
+                   },
+                   {.options = {.algorithm = algorithm}});
+  run_cuda_ranks(2, [](CudaRank& rank) {
+    EXPECT_EQ(rank.communicator().algorithm_for(64), "one_shot");
+    EXPECT_EQ(rank.communicator().algorithm_for(64 << 20), "ring");
+  });
+}
+
+TEST(CudaRingBackend, ReducesMemoryThatPeersAddress) {
+  run_cuda_ranks(3, [](CudaRank& rank) {
+    const auto memory = rank.communicator().addressable_memory(1000 * sizeof(float));
+    ASSERT_EQ(memory->size(), 3);
+    std::vector<float> values = filled(1000, rank.index());
+    const std::size_t bytes = values.size() * sizeof(float);
+    rank.context().upload(memory->local().data(), values.data(), bytes);
+    rank.stream().wait(rank.context().compute_stream().record());
+    rank.communicator()
+        .all_reduce({memory->local().data(), 1000, DType::float32}, ReduceOp::sum, rank.stream(),
+                    no_tag)
+        .wait();
+    rank.context().download(values.data(), memory->local().data(), bytes);
+    EXPECT_EQ(values, filled(1000, 3));
+  });
+}
+
 TEST(CudaRingBackend, IsTheRingForRanksOnGpus) {
   auto groups = make_thread_groups(2);
   std::vector<std::thread> threads;

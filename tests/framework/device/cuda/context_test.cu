@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <numeric>
+#include <string>
 #include <thread>
+#include <utility>
 
 #include "framework/base/error.h"
 #include "framework/device/cuda/cuda_memory.h"
@@ -207,6 +210,26 @@ TEST_F(CudaContextTest, RangesNest) {
 
 __global__ void copy_all(const float* from, float* to, unsigned count) {
   for (unsigned i = threadIdx.x; i < count; i += blockDim.x) to[i] = from[i];
+}
+
+TEST(CudaProcess, IsPreparedWhereTheUserHasNotChosen) {
+  const auto value_of = [](const char* name) {
+    const char* const value = std::getenv(name);
+    return std::string(value != nullptr ? value : "");
+  };
+  const std::string connections = value_of("CUDA_DEVICE_MAX_CONNECTIONS");
+  const std::string loading = value_of("CUDA_MODULE_LOADING");
+  unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  setenv("CUDA_MODULE_LOADING", "LAZY", 1);
+  prepare_cuda_process();
+  EXPECT_EQ(value_of("CUDA_DEVICE_MAX_CONNECTIONS"), "32");
+  EXPECT_EQ(value_of("CUDA_MODULE_LOADING"), "LAZY");
+  unsetenv("CUDA_MODULE_LOADING");
+  prepare_cuda_process();
+  EXPECT_EQ(value_of("CUDA_MODULE_LOADING"), "EAGER");
+  for (const auto& [name, value] : {std::pair{"CUDA_DEVICE_MAX_CONNECTIONS", connections},
+                                    std::pair{"CUDA_MODULE_LOADING", loading}})
+    value.empty() ? unsetenv(name) : setenv(name, value.c_str(), 1);
 }
 
 TEST(CudaPeers, ReadEachOthersMemory) {
