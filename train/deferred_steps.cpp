@@ -34,8 +34,7 @@ DeferredSteps::Slot::Slot(Context& context)
       noted(context, kernels::NotedError::words) {}
 
 DeferredSteps::DeferredSteps(Context& context, Replica& replica, LossCounter& counter,
-                             MicroBatches& micro_batches, const std::string& hindrance,
-                             const Log& log)
+                             MicroBatches& micro_batches, const GraphOptions& graph, const Log& log)
     : context_(context),
       replica_(replica),
       counter_(counter),
@@ -43,7 +42,7 @@ DeferredSteps::DeferredSteps(Context& context, Replica& replica, LossCounter& co
       summary_(Tensor::empty(context, {summary_size}, DType::float64)),
       noted_(kernels::kernels_for(context).noted_error(context)),
       slots_{Slot(context), Slot(context)},
-      graph_(context, replica.communication_stream(), hindrance, log) {}
+      graph_(context, replica.communication_stream(), graph, log) {}
 
 void DeferredSteps::enqueue(const Start& start, const data::Batch& batch) {
   const auto begin = device::Clock::now();

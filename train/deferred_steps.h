@@ -42,9 +42,9 @@ class DeferredSteps {
     std::uint64_t reduced_bytes = 0, sent_bytes = 0;
   };
 
-  // All outlive this. `counter` is that of the micro-batches; `hindrance`: see StepGraph.
+  // All outlive this. `counter` is that of the micro-batches.
   DeferredSteps(Context& context, Replica& replica, LossCounter& counter,
-                MicroBatches& micro_batches, const std::string& hindrance, const Log& log);
+                MicroBatches& micro_batches, const GraphOptions& graph, const Log& log);
 
   // replica.begin_step() comes before it.
   void enqueue(const Start& start, const data::Batch& batch);

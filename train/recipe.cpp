@@ -205,4 +205,14 @@ std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
       replica_options(config, context, faults, communicator.rank()));
 }
 
+// What products read of the parameters in bfloat16 is written by the optimizer's step, beside the
+// parameters of float32. Sharded, a rank's step has but a slice of them: there products round what
+// they read.
+void keep_working_copy(Replica& replica) {
+  Context& context = replica.context();
+  const auto precision = kernels::kernels_for(context).product_precision(context);
+  if (precision == kernels::ProductPrecision::bfloat16 && !replica.shards_optimizer())
+    replica.arena().keep_working_copy();
+}
+
 }  // namespace lockstep::train

@@ -38,4 +38,7 @@ std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
                                       comm::Communicator& communicator,
                                       const models::ModelInput& input, const FaultHook& faults);
 
+// For training on a GPU that multiplies in bfloat16, once the parameters are what it starts with.
+void keep_working_copy(Replica& replica);
+
 }  // namespace lockstep::train

@@ -15,51 +15,65 @@ constexpr int most_attempts = 3;
 
 }  // namespace
 
-std::string graph_hindrance(const Config::Compute& config, const comm::Communicator& communicator,
-                            const Replica& replica) {
-  if (config.graph == "off") return "compute.graph is off";
+GraphOptions graph_options(const Config::Compute& config, const comm::Communicator& communicator,
+                           const Replica& replica, std::function<void()> meet) {
+  if (config.graph == "off") return {.hindrance = "compute.graph is off", .meet = {}};
   if (!communicator.capabilities().can_be_captured) {
     const std::string why =
         fmt::format("collectives of backend {} cannot be captured", communicator.backend());
     if (config.graph == "on") throw ConfigError("compute.graph: found on, but " + why);
-    return why;
+    return {.hindrance = why, .meet = {}};
   }
-  if (replica.is_watched()) return "a fault is to damage gradients";
-  // Making a graph may wait for the device, where other ranks' collectives wait for this rank.
-  if (config.graph == "auto" && communicator.size() > device::cuda_devices().count)
-    return "workers share a GPU";
-  return {};
+  const bool share = communicator.size() > device::cuda_devices().count;
+  // Kernels of one rank's graph might have to wait for another's, as streams' need not.
+  if (share && config.graph == "auto") return {.hindrance = "workers share a GPU", .meet = {}};
+  GraphOptions options;
+  if (replica.is_watched()) options.hindrance = "a fault is to damage gradients";
+  if (share) options.meet = std::move(meet);
+  return options;
 }
 
-StepGraph::StepGraph(Context& context, Stream& communication, std::string hindrance, const Log& log)
-    : context_(context),
-      communication_(communication),
-      hindrance_(std::move(hindrance)),
-      log_(log) {
-  if (!hindrance_.empty())
-    log_.info("steps are enqueued call by call, not as a CUDA graph: {}", hindrance_);
+StepGraph::StepGraph(Context& context, Stream& communication, const GraphOptions& options,
+                     const Log& log)
+    : context_(context), communication_(communication), options_(options), log_(log) {
+  if (!may_capture())
+    log_.info("steps are enqueued call by call, not as a CUDA graph: {}", options_.hindrance);
 }
 
 std::vector<comm::Work> StepGraph::run(const data::Batch& batch, bool traced,
                                        const Enqueue& enqueue) {
   if (traced) return enqueue(batch);
   const StepShape shape{batch.rows, batch.first_row, batch.global_rows};
-  if (!graph_ && hindrance_.empty() && is_warm(batch, shape)) capture(enqueue);
+  if (is_due(batch, shape)) make_graph(enqueue);
   if (graph_ && shape == shape_) return launch(batch);
   return enqueue(batch);
 }
 
-// Also makes the inputs of a graph, so that the steps before a capture have as little memory as it.
-bool StepGraph::is_warm(const data::Batch& batch, const StepShape& shape) {
+// Whether a graph is to be made now by those who have none; the same answer on every rank. Also
+// makes the inputs of a graph, so that the steps before a capture have as little memory as it.
+bool StepGraph::is_due(const data::Batch& batch, const StepShape& shape) {
   if (shape != shape_) {
-    if (shape.global_rows < shape_.global_rows) return false;  // an uneven end
+    if (graph_ || shape.global_rows < shape_.global_rows) return false;  // an uneven end
     shape_ = shape;
     steps_ = 0;
     inputs_ = batch;
     inputs_.features = Tensor::empty(context_, batch.features.shape(), batch.features.dtype());
     inputs_.labels = Tensor::empty(context_, batch.labels.shape(), batch.labels.dtype());
   }
-  return steps_++ >= warm_up_steps && shape.rows > 0;
+  const int step = steps_++;
+  return step >= warm_up_steps && step < warm_up_steps + most_attempts;
+}
+
+// Making a graph may wait for the device. So nothing of ranks that share one may run there which
+// waits for this rank: not before all of them have made theirs.
+void StepGraph::make_graph(const Enqueue& enqueue) {
+  if (options_.meet) {
+    communication_.synchronize();
+    context_.compute_stream().synchronize();
+    options_.meet();
+  }
+  if (!graph_ && may_capture() && shape_.rows > 0) capture(enqueue);
+  if (options_.meet) options_.meet();
 }
 
 void StepGraph::capture(const Enqueue& enqueue) {
@@ -71,10 +85,10 @@ void StepGraph::capture(const Enqueue& enqueue) {
   } catch (const CaptureError& error) {
     works_.clear();
     log_.debug("a step could not be captured into a CUDA graph: {}", error.what());
-    if (++attempts_ < most_attempts) return;
-    hindrance_ = error.what();
+    if (steps_ < warm_up_steps + most_attempts) return;
+    options_.hindrance = error.what();
     log_.warning("steps cannot be captured into a CUDA graph and are enqueued call by call: {}",
-                 hindrance_);
+                 options_.hindrance);
   }
 }
 

@@ -23,10 +23,13 @@
 
 namespace lockstep::train {
 
-// Why the steps of a run cannot be launched as a graph, in words; empty where they can. ConfigError
-// where compute.graph: on asks for what can't be had.
-std::string graph_hindrance(const Config::Compute& config, const comm::Communicator& communicator,
-                            const Replica& replica);
+struct GraphOptions {
+  std::string hindrance;       // why steps cannot be launched as a graph, in words; empty: they can
+  std::function<void()> meet;  // of ranks that share GPUs: returns when all ranks have come
+};
+// Of a run, whose ranks can `meet`. ConfigError where compute.graph: on asks for what can't be had.
+GraphOptions graph_options(const Config::Compute& config, const comm::Communicator& communicator,
+                           const Replica& replica, std::function<void()> meet);
 
 class StepGraph {
  public:
@@ -35,14 +38,13 @@ class StepGraph {
   // where a capture did not work out. Returns the collectives.
   using Enqueue = std::function<std::vector<comm::Work>(const data::Batch& batch)>;
 
-  // `hindrance`: why nothing is captured; empty where steps may be.
-  StepGraph(Context& context, Stream& communication, std::string hindrance, const Log& log);
+  StepGraph(Context& context, Stream& communication, const GraphOptions& options, const Log& log);
 
   // Enqueues a step one way or the other, by calls in any case where it is `traced`. Returns its
   // collectives. What is enqueued on either stream afterwards comes behind it.
   std::vector<comm::Work> run(const data::Batch& batch, bool traced, const Enqueue& enqueue);
   // Whether a step may be captured, now or later.
-  bool may_capture() const { return hindrance_.empty(); }
+  bool may_capture() const { return options_.hindrance.empty(); }
 
  private:
   // What arguments of kernels, and addresses, depend on.
@@ -51,19 +53,19 @@ class StepGraph {
     bool operator==(const StepShape&) const = default;
   };
 
-  bool is_warm(const data::Batch& batch, const StepShape& shape);
+  bool is_due(const data::Batch& batch, const StepShape& shape);
+  void make_graph(const Enqueue& enqueue);
   void capture(const Enqueue& enqueue);
   std::vector<comm::Work> launch(const data::Batch& batch);
   void copy_inputs(const data::Batch& batch);
 
   Context& context_;
   Stream& communication_;
-  std::string hindrance_;
+  GraphOptions options_;
   const Log& log_;
 
   StepShape shape_;     // of the graph, or of the largest step while there is none
   int steps_ = 0;       // of that shape
-  int attempts_ = 0;    // to capture one
   data::Batch inputs_;  // that the graph reads
   std::vector<comm::Work> works_;
   std::unique_ptr<Graph> graph_;

@@ -33,8 +33,8 @@
 namespace lockstep::train {
 namespace {
 
-bool is_multiple(std::int64_t step, std::optional<std::int64_t> every) {
-  return every.value_or(0) > 0 && step % *every == 0;
+bool is_multiple(std::int64_t number, std::optional<std::int64_t> of) {
+  return of.value_or(0) > 0 && number % *of == 0;
 }
 
 class Trainer {
@@ -45,8 +45,7 @@ class Trainer {
   void run();
 
  private:
-  void keep_working_copy();
-  void defer_steps();
+  void defer_steps(HostStorage& storage);
   void resume(const std::string& path);
   void announce();
 
@@ -144,27 +143,17 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
     require_rows_for_batch_norm(config, replica_->model(), training_data_.samples(),
                                 communicator.size());
   if (options.resume) resume(*options.resume);
-  if (!options.evaluate_only) keep_working_copy();
+  if (!options.evaluate_only) keep_working_copy(*replica_);
   announce();
-  if (context.has_graphs() && !options.evaluate_only) defer_steps();
+  if (context.has_graphs() && !options.evaluate_only) defer_steps(storage);
 }
 
-// What products read of the parameters in bfloat16 is written by the optimizer's step, beside the
-// parameters of float32. Sharded, a rank's step has but a slice of them: there products round what
-// they read.
-void Trainer::keep_working_copy() {
-  const auto precision = kernels::kernels_for(context_).product_precision(context_);
-  if (precision == kernels::ProductPrecision::bfloat16 && !replica_->shards_optimizer())
-    replica_->arena().keep_working_copy();
-}
-
-void Trainer::defer_steps() {
-  if (const std::string decided = decided_on_host(config_); !decided.empty()) {
-    log_.info("the host waits for the GPU in every update: {}", decided);
-    return;
-  }
+void Trainer::defer_steps(HostStorage& storage) {
+  if (const std::string decided = decided_on_host(config_); !decided.empty())
+    return log_.info("the host waits for the GPU in every update: {}", decided);
+  const auto meet = [&storage] { storage.meet("where the workers on a GPU make graphs"); };
   deferred_.emplace(context_, *replica_, counter_, micro_batches_,
-                    graph_hindrance(config_.compute, communicator_, *replica_), log_);
+                    graph_options(config_.compute, communicator_, *replica_, meet), log_);
 }
 
 void Trainer::resume(const std::string& path) {
@@ -213,8 +202,7 @@ void Trainer::run() {
   while (steps_done_ < total_steps_ && !stopping_) train_epoch();
   if (stopping_) {
     if (checkpoints_enabled()) save();
-    log_.info("stopped after step {}, as asked", steps_done_);
-    return;
+    return log_.info("stopped after step {}, as asked", steps_done_);
   }
   evaluate_now();
   if (checkpoints_enabled()) save();
@@ -237,9 +225,8 @@ void Trainer::train_epoch() {
   if (step_in_epoch_ < steps) return;  // train.steps ended the run here
   ++epoch_;
   step_in_epoch_ = 0;
-  if (config_.train.evaluate_every > 0 && epoch_ % config_.train.evaluate_every == 0)
-    evaluate_now();
-  if (config_.checkpoint.every_epochs && epoch_ % *config_.checkpoint.every_epochs == 0) save();
+  if (is_multiple(epoch_, config_.train.evaluate_every)) evaluate_now();
+  if (is_multiple(epoch_, config_.checkpoint.every_epochs)) save();
 }
 
 void Trainer::train_step() {
@@ -384,10 +371,9 @@ StepSummary Trainer::handle_nonfinite(const data::Batch& batch) {
                                           describe(culprits, config_.data.file));
   scaler_.record(false);
   if (!may_skip(config_)) throw NumericError(message + " (train.on_nonfinite is stop)");
-  if (scaler_.is_dynamic())
-    log_.warning("{}: skipped on all ranks, the loss scale is {} now", message, scaler_.scale());
-  else
-    log_.warning("{}: skipped on all ranks", message);
+  log_.warning(
+      "{}: skipped on all ranks{}", message,
+      scaler_.is_dynamic() ? fmt::format(", the loss scale is {} now", scaler_.scale()) : "");
   return local;
 }
 
@@ -444,10 +430,8 @@ void Trainer::handle_divergence(const Divergence& divergence) {
   const std::string& policy = config_.consistency.on_divergence;
   if (metrics_) metrics_->divergence(divergence, policy);
   if (policy == "stop") throw NumericError(divergence.describe());
-  if (policy == "warn") {
-    log_.warning("{}: going on, as consistency.on_divergence says", divergence.describe());
-    return;
-  }
+  if (policy == "warn")
+    return log_.warning("{}: going on, as consistency.on_divergence says", divergence.describe());
   consistency_.take_values_of(divergence.reference, replica_->communication_stream());
   if (const auto still = consistency_.run(steps_done_, replica_->communication_stream()))
     throw NumericError(still->describe() + ", although all took the values of one");

@@ -174,6 +174,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long flags) {
   const RuntimeCall call;
+  // As it may on a GPU, where it needs memory.
+  call.wait_for_device(call.context(), "cudaGraphInstantiate");
   const bool own_priorities = (flags & cudaGraphInstantiateFlagUseNodePriority) != 0;
   *executable = new CUgraphExec_st{graph->graph, own_priorities};
   ++call->graphs();

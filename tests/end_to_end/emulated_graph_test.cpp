@@ -169,6 +169,39 @@ TEST(EmulatedGraphs, ARowThatIsNotFiniteIsNamed) {
   }
 }
 
+// Of which each waits for a GPU to be idle when it makes its graph, and so for the others' work.
+TEST(EmulatedGraphs, AreMadeByWorkersThatShareAGpuTogether) {
+  const Sandbox sandbox(uneven_rows);
+  Environment environment = seed(3);
+  environment["LOCKSTEP_EMULATION_DEVICES"] = "2";
+  std::vector<std::string> weights;
+  for (const char* const graph : {"auto", "on"}) {
+    const auto end = sandbox.run(
+        on_gpus(sandbox, 4, settings_of(graph, {small_buckets, "optimizer.momentum=0.9"}),
+                {"--oversubscribe"}),
+        environment);
+    ASSERT_EQ(end.exit_code, 0) << end.output;
+    weights.push_back(final_weights(end));
+    const std::string log = rank_log(run_folder(sandbox, end), 3);
+    EXPECT_EQ(log.find(launched) != log.npos, std::string(graph) == "on") << log;
+    EXPECT_EQ(log.find("workers share a GPU") != log.npos, std::string(graph) == "auto") << log;
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+// One that does not come to make its graph is named.
+TEST(EmulatedGraphs, ThatAreMadeTogetherWaitForNobodyForEver) {
+  const Sandbox sandbox(uneven_rows);
+  Environment environment = seed(2);
+  environment["LOCKSTEP_EMULATION_DEVICES"] = "1";
+  environment["TRAIN_FAULT"] = "rank=1,step=3,at=forward,do=stall:30";
+  const auto end = sandbox.run(
+      on_gpus(sandbox, 2, settings_of("on", {"comm.timeout=2"}), {"--oversubscribe"}), environment);
+  EXPECT_EQ(end.exit_code, 6) << end.output;
+  EXPECT_THAT(end.last_line, HasSubstr("rank 1"));
+  EXPECT_THAT(end.output, HasSubstr("rank 1 did not arrive"));
+}
+
 // compute.graph: on suited the machine that trained, and an evaluation has no steps.
 TEST(EmulatedGraphs, ACheckpointIsEvaluatedWhereThereAreNone) {
   const Sandbox sandbox(uneven_rows);

@@ -91,9 +91,10 @@ bool may_skip(const Config& config) {
 }
 
 std::string decided_on_host(const Config& config) {
+  // These keep nothing from step to step, so that the host has no part in them.
   const std::string& hook = config.data_parallel.hook;
-  if (hook == "top_k" || hook == "power_sgd") return "data_parallel.hook: " + hook;
-  return {};
+  if (hook == "none" || hook == "bf16" || hook == "fp16") return {};
+  return "data_parallel.hook: " + hook;
 }
 
 std::vector<BrokenRule> broken_rules(const Config& config) {

@@ -23,11 +23,10 @@ std::span<std::byte> HostStorage::allocate(std::size_t bytes) {
   return {blocks_.back()->part(0).data(), bytes};
 }
 
-void HostStorage::barrier() {
-  barrier_.arrive_and_wait(device::Clock::now() + timeout_, [this](int rank) {
-    return RankError(
-        rank, fmt::format("rank {} did not arrive while the data set was read, within {:.1f} s",
-                          rank, std::chrono::duration<double>(timeout_).count()));
+void HostStorage::meet(std::string_view when) {
+  barrier_.arrive_and_wait(device::Clock::now() + timeout_, [&](int rank) {
+    return RankError(rank, fmt::format("rank {} did not arrive {}, within {:.1f} s", rank, when,
+                                       std::chrono::duration<double>(timeout_).count()));
   });
 }
 

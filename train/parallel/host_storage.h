@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "comm/memory/barrier.h"
@@ -19,9 +20,11 @@ class HostStorage final : public data::SharedStorage {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   std::span<std::byte> allocate(std::size_t bytes) override;
-  void barrier() override;
+  void barrier() override { meet("while the data set was read"); }
   void check() const override { group_->throw_if_aborted(); }
 
+  // No worker leaves before all have come. `when`: for the error that names one that does not.
+  void meet(std::string_view when);
   comm::Group& group() { return *group_; }
 
  private:
