@@ -15,11 +15,15 @@
 #include "benchmarks/fma_peak.h"
 #include "benchmarks/kernel_sizes.h"
 #include "benchmarks/kernel_timer.h"
+#include "comm/memory/group.h"
+#include "comm/ring/ring.h"
 #include "framework/device/cpu/cpu_context.h"
 #include "framework/device/cuda/cuda_context.h"
 #include "framework/kernels/kernels.h"
 #include "framework/kernels/product_precision.h"
 #include "framework/kernels/stored_constants.h"
+#include "framework/nn/linear.h"
+#include "train/parallel/hooks/hooks.h"
 
 namespace lockstep::benchmarks {
 namespace {
@@ -77,6 +81,7 @@ class Benchmark {
     batch_norm();
     embeddings();
     optimizers();
+    hooks();
     report_.print();
     if (!options_.json.empty()) {
       write_file(options_.json,
@@ -129,8 +134,14 @@ class Benchmark {
 
   void measure(const std::string& name, const std::string& shape, double work, double peak,
                const char* unit, const std::function<void()>& body) {
-    if ((name + " " + shape).find(options_.only) == std::string::npos) return;
-    const Timing timing = timer_(body);
+    if (!is_wanted(name, shape)) return;
+    add_row(name, shape, work, peak, unit, timer_(body));
+  }
+  bool is_wanted(const std::string& name, const std::string& shape) const {
+    return (name + " " + shape).find(options_.only) != std::string::npos;
+  }
+  void add_row(const std::string& name, const std::string& shape, double work, double peak,
+               const char* unit, const Timing& timing) {
     const double rate = work / timing.median * 1e-9;
     report_.add({name, shape, timing.median * 1e6, timing.min * 1e6, work * 1e-6,
                  work / peak * 1e-3, rate, std::string(unit), rate / peak,
@@ -353,6 +364,36 @@ class Benchmark {
       const Tensor working = Tensor::empty(*context_, p.shape(), DType::bfloat16);
       bytes("adam with a working copy", shape, 7.5, p.bytes(),
             [&] { kernels_.adam_step(p, working, g, m, v, adam, {}); });
+    }
+  }
+
+  // What a communication hook does to a bucket of one weight, for one worker, whose collectives
+  // have nothing to move. Launched call by call, as in training.
+  void hooks() {
+    std::unique_ptr<comm::Group> group = std::move(comm::make_thread_groups(1).front());
+    const auto communicator = on_gpu() ? comm::make_cuda_ring_communicator(std::move(group), 0, {})
+                                       : comm::make_ring_communicator(std::move(group), {});
+    nn::Linear linear(*context_, sizes_.side, sizes_.side, {.bias = false});
+    nn::ParameterArena arena(*context_, linear, {0});
+    const Tensor gradients = arena.segments().front().gradients;
+    kernels_.copy(tensor({gradients.count()}), gradients);
+    const comm::BucketPlan plan{{{.begin = 0, .end = gradients.count()}}};
+    // Passes over the gradients; the residual, of the same size, among them.
+    for (const auto& [name, passes] :
+         {std::pair{"bf16", 3.0}, {"fp16", 4.0}, {"top_k", 8.0}, {"power_sgd", 8.0}}) {
+      const std::string shape = fmt::format("{} x {}", sizes_.side, sizes_.side);
+      const std::string title = std::string("hook ") + name;
+      if (!is_wanted(title, shape)) continue;
+      const auto hook = train::make_hook(name, {.power_sgd_start = 1})(*communicator, arena, plan);
+      hook->begin({});
+      const auto reduce = [&] {
+        hook->reduce(0, {gradients.data(), gradients.count(), gradients.dtype()},
+                     context_->compute_stream())
+            .work.wait();
+      };
+      reduce();
+      add_row(title, shape, passes * static_cast<double>(gradients.bytes()), copy_gbs_, "GB/s",
+              time_repeated(reduce, options_.seconds));
     }
   }
 

@@ -109,8 +109,9 @@ TEST_F(BenchmarkOnEmulatedGpus, KernelsAreAllTimed) {
     for (const char* const key : {"us", "MB or MFLOP", "floor us", "share"})
       EXPECT_GT(row.at(key), 0) << row.dump();
   }
-  for (const char* const name : {"matmul NT", "linear, bias, gelu_tanh", "softmax",
-                                 "group positions", "digest", "batch norm", "dropout", "adam"})
+  for (const char* const name :
+       {"matmul NT", "linear, bias, gelu_tanh", "softmax", "group positions", "digest",
+        "batch norm", "dropout", "adam", "hook top_k", "hook power_sgd"})
     EXPECT_EQ(names.count(name), 1u) << name;
 }
 
