@@ -20,6 +20,7 @@
 #include "framework/device/cpu/cpu_context.h"
 #include "framework/device/cuda/cuda_context.h"
 #include "framework/kernels/kernels.h"
+#include "framework/kernels/product_factor.h"
 #include "framework/kernels/product_precision.h"
 #include "framework/kernels/stored_constants.h"
 #include "framework/nn/linear.h"
@@ -158,13 +159,7 @@ class Benchmark {
   }
 
   // As layers hand it to a product.
-  Tensor factor(const Shape& shape) {
-    const Tensor values = tensor(shape);
-    if (kernels_.product_precision(*context_) != kernels::ProductPrecision::bfloat16) return values;
-    const Tensor rounded = Tensor::empty(*context_, shape, DType::bfloat16);
-    kernels_.copy(values, rounded);
-    return rounded;
-  }
+  Tensor factor(const Shape& shape) { return kernels::product_factor(tensor(shape)); }
 
   void product(bool transpose_a, bool transpose_b, std::int64_t m, std::int64_t k, std::int64_t n) {
     const Tensor a = transpose_a ? factor({k, m}).transpose(0, 1) : factor({m, k});

@@ -5,8 +5,8 @@
 //   get wrong, a kernel only what it relies on itself (UsageError).
 // - Work is enqueued on the context's compute stream (which on the CPU runs at once).
 // - float32 and float64 everywhere unless said otherwise. float16 is storage, served by copy()
-// only;
-//   bfloat16 too, but for the factors of a GPU's products and what prepares them.
+//   alone; bfloat16 too, but for factors of a GPU's products, what prepares them, and working
+//   copies.
 // - `accumulate` false writes the output (which may be uninitialised memory), true adds to it.
 // - No call but throw_noted_error() waits for a GPU, and what changes from step to step (an
 //   optimizer's constants, the step of random draws, results) is in memory of the device and no
@@ -49,7 +49,7 @@ struct CrossEntropyResult {
   Tensor total;             // float64 [2]: the sum of the losses, and how many rows count
   bool accumulate = false;  // adds to `total`
   Tensor loss = {};         // may be undefined; one element of the logits' dtype: scale * the sum
-  double scale = 1;
+  double scale = 1;         // of `loss`
   // May be undefined; the gradient of the *sum* with respect to the logits: softmax - target
   // distribution.
   Tensor grad = {};
@@ -60,8 +60,8 @@ struct ActivationRecord {
   Activation activation = Activation::none;
   Tensor y = {};    // [m, out]: the layer's result; undefined where there is no activation
   Tensor pre = {};  // [m, out]: the value before it, where the gradient comes from the input
-  // Which elements relu let through, as cublasLt stores and reads them: a bit for each, rows padded
-  // to 128. Undefined where no product will take it.
+  // uint8 [m, bytes], which elements relu let through: a bit for each, rows padded to 128 bits, as
+  // cublasLt stores and reads them. Undefined where no product will take it.
   Tensor mask = {};
 };
 
@@ -154,7 +154,7 @@ class Kernels {
   // below with a bias or an activation.
   virtual bool has_gradient_epilogues(DType factors) const = 0;
   // grad_w[out, in] (+)= grad_pre[m, out]^T * x[m, in] and, unless undefined, grad_bias[out] (+)=
-  // the column sums of grad_pre.
+  // the column sums of grad_pre, which is of the result's type then.
   virtual void linear_weight_gradient(const Tensor& grad_pre, const Tensor& x, const Tensor& grad_w,
                                       bool accumulate, const Tensor& grad_bias,
                                       bool accumulate_bias) const;

@@ -1,4 +1,5 @@
 // The gradients of a linear layer from the kernels that every device has.
+#include "framework/base/error.h"
 #include "framework/kernels/kernels.h"
 
 namespace lockstep::kernels {
@@ -13,6 +14,10 @@ void Kernels::linear_weight_gradient(const Tensor& grad_pre, const Tensor& x, co
 void Kernels::linear_input_gradient(const Tensor& grad_pre, const Tensor& w,
                                     const ActivationRecord& below, const Tensor& grad_x,
                                     bool accumulate) const {
+  if (accumulate && below.activation != Activation::none)
+    throw UsageError(
+        "linear_input_gradient: found accumulate with an activation, whose gradient "
+        "is written");
   matmul(grad_pre, w, grad_x, accumulate);
   if (below.activation != Activation::none)
     bias_activation_backward(below, grad_x, grad_x, {}, false);

@@ -71,6 +71,14 @@ LinearShape linear_shape(const Tensor& x, const Tensor& w, const Tensor& bias, c
   return {m, n, k};
 }
 
+ActivationRecord make_record(Activation activation, const Tensor& y) {
+  if (activation == Activation::none) return {};
+  ActivationRecord record{.activation = activation, .y = y};
+  if (gradient_from(activation) == GradientFrom::input)
+    record.pre = Tensor::empty(y.context(), y.shape(), y.dtype());
+  return record;
+}
+
 Tensor require_bias_activation_backward(const ActivationRecord& record, const Tensor& grad_y,
                                         const Tensor& grad_pre, const Tensor& grad_bias) {
   require_rank("bias_activation_backward", "grad_y", grad_y, 2);

@@ -23,6 +23,10 @@ struct LinearShape {
 };
 LinearShape linear_shape(const Tensor& x, const Tensor& w, const Tensor& bias, const Tensor& y);
 
+// Of a layer that writes y, with memory for the value before the activation where its gradient
+// needs that.
+ActivationRecord make_record(Activation activation, const Tensor& y);
+
 // What the gradient of the record's activation is computed from beside `grad_y`, which it gives
 // where that is all. Throws UsageError unless all are [m, n], grad_pre contiguous, and grad_bias
 // undefined or [n].

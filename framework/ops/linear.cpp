@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/kernels/product_factor.h"
 #include "framework/ops/operands.h"
 
 namespace lockstep::ops {
@@ -28,7 +29,7 @@ class LinearNode final : public autograd::Node {
              kernels::ActivationRecord record)
       : Node("linear", inputs),
         has_bias_(inputs.size() > bias_index),
-        factors_(factors),
+        factor_dtype_(factors),
         saved_(std::move(saved)),
         record_(std::move(record)) {}
 
@@ -53,18 +54,22 @@ class LinearNode final : public autograd::Node {
   // unless the product of the weight's will.
   Tensor gradient_before_activation(const Tensor& grad_output, InputGradients& gradients,
                                     GradientSlot& bias) const {
-    const Tensor grad = as_rows(contiguous(grad_output));
-    const kernels::Kernels& kernels = kernels_of(grad);
-    if (record_.activation == Activation::none && grad.dtype() == factors_) {
-      if (kernels.has_gradient_epilogues(factors_) && gradients.wanted(weight_index)) return grad;
+    const kernels::Kernels& kernels = kernels_of(grad_output);
+    const bool is_factor = grad_output.dtype() == factor_dtype_;
+    if (record_.activation == Activation::none && is_factor) {
+      const Tensor grad = as_rows(contiguous(grad_output));
+      if (kernels.has_gradient_epilogues(factor_dtype_) && gradients.wanted(weight_index))
+        return grad;
       if (bias.tensor.defined()) kernels.sum_to(1.0, grad, bias.tensor, bias.accumulate);
       finish_bias(bias, gradients);
       return grad;
     }
-    const Tensor grad_pre = grad.dtype() == factors_
-                                ? as_rows(scratch_for(grad_output))
-                                : Tensor::empty(grad.context(), grad.shape(), factors_);
-    kernels.bias_activation_backward(record_, grad, grad_pre, bias.tensor, bias.accumulate);
+    // Before anything else holds the memory of grad_output.
+    const Tensor grad_pre = as_rows(
+        is_factor ? scratch_for(grad_output)
+                  : Tensor::empty(grad_output.context(), grad_output.shape(), factor_dtype_));
+    kernels.bias_activation_backward(record_, as_rows(contiguous(grad_output)), grad_pre,
+                                     bias.tensor, bias.accumulate);
     finish_bias(bias, gradients);
     return grad_pre;
   }
@@ -96,7 +101,7 @@ class LinearNode final : public autograd::Node {
 
   // Where a linear layer gave x to this one alone, it gets the gradient before its activation.
   void input_backward(const Tensor& grad_pre, InputGradients& gradients) const {
-    auto* const below = kernels_of(grad_pre).has_gradient_epilogues(factors_)
+    auto* const below = kernels_of(grad_pre).has_gradient_epilogues(factor_dtype_)
                             ? dynamic_cast<LinearNode*>(gradients.sole_producer(x_index))
                             : nullptr;
     const GradientSlot slot = gradients.slot(x_index);
@@ -108,26 +113,16 @@ class LinearNode final : public autograd::Node {
   }
 
   bool has_bias_;
-  DType factors_;
+  DType factor_dtype_;
   Saved saved_;
   // Activation::none once the layer above has applied it.
   kernels::ActivationRecord record_;
 };
 
-// A factor as products of its context read it.
-Tensor factor(const Tensor& value) {
-  const bool rounds =
-      value.dtype() == DType::float32 &&
-      kernels_of(value).product_precision(value.context()) == kernels::ProductPrecision::bfloat16;
-  if (!rounds) return value;
-  const Tensor rounded = Tensor::empty(value.context(), value.shape(), DType::bfloat16);
-  kernels_of(value).copy(value, rounded);
-  return rounded;
-}
-
+// As products read it.
 Tensor factor(const Variable& weight) {
   const Tensor& value = weight.value();
-  return weight.working_copy().defined() ? weight.working_copy() : factor(value);
+  return weight.working_copy().defined() ? weight.working_copy() : kernels::product_factor(value);
 }
 
 void require_operands(const Tensor& x, const Tensor& weight, const Tensor* bias) {
@@ -156,17 +151,16 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
   const std::span<const Variable> inputs(all, bias.defined() ? 3u : 2u);
   const bool recording = autograd::must_record(inputs);
 
-  const Tensor rows = factor(as_rows(contiguous(x.value()))), factors = factor(weight);
+  const Tensor rows = kernels::product_factor(as_rows(contiguous(x.value()))), w = factor(weight);
   const Tensor y = Tensor::empty(x.context(), Shape{rows.shape()[0], weight.shape()[0]}, x.dtype());
   const Tensor shift = bias.defined() ? contiguous(bias.value()) : Tensor();
-  kernels::ActivationRecord record =
-      kernels_of(y).linear(rows, factors, shift, activation, recording, y);
+  kernels::ActivationRecord record = kernels_of(y).linear(rows, w, shift, activation, recording, y);
 
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.shape()[0];
   Saved saved;
   if (weight.requires_grad()) saved.x = rows;
-  if (x.requires_grad()) saved.weight = factors;
+  if (x.requires_grad()) saved.weight = w;
   return autograd::record<LinearNode>(y.reshape(shape), inputs, rows.dtype(), std::move(saved),
                                       std::move(record));
 }

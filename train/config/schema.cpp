@@ -389,7 +389,8 @@ void compute_keys(std::vector<Key>& all) {
           "products", kernels::product_precision_names(),
           "In what a GPU multiplies matrices of float32: the two others round both factors, to "
           "10 or 7 bits behind the point, for its matrix units; for bfloat16 the optimizer keeps "
-          "a copy of the parameters beside them. Parameters, sums and all else stay float32."));
+          "a copy of the parameters beside them, unless it is sharded. Parameters, sums and all "
+          "else stay float32."));
   add(&Compute::graph,
       choice("graph", {"auto", "on", "off"},
              "Capture a GPU's step into a CUDA graph and launch that; auto: where nothing of a "

@@ -55,10 +55,7 @@ void backward_strip(std::int64_t rows, std::int64_t columns, std::int64_t stride
 ActivationRecord CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias,
                                     Activation activation, bool keep, const Tensor& y) const {
   const auto [m, n, k] = linear_shape(x, w, bias, y);
-  ActivationRecord record;
-  if (keep && activation != Activation::none) record = {activation, y};
-  if (keep && gradient_from(activation) == GradientFrom::input)
-    record.pre = Tensor::empty(y.context(), y.shape(), y.dtype());
+  const ActivationRecord record = keep ? make_record(activation, y) : ActivationRecord();
   if (y.count() == 0) return record;
   visit_float("linear", y.dtype(), [&]<class T>(base::TypeTag<T>) {
     T* const to = y.data<T>();

@@ -155,7 +155,7 @@ struct TanhDistribution {
 };
 
 // Within 3 ulp for |x| < 1. Further out the rounding of 2u counts in the tail, as 2u times that:
-// 30 ulp at 5, 160 at 10. The tail ends there, and at 21 for double, where results would become
+// 32 ulp at 5, 160 at 10. The tail ends there, and at 21 for double, where results would become
 // denormal.
 template <class T>
 inline TanhDistribution<T> tanh_distribution(T x) {

@@ -48,7 +48,7 @@ std::pair<std::uint64_t, std::uint64_t> stored(const BlasMatrix& matrix, std::in
   return matrix.transposed ? std::pair{c, r} : std::pair{r, c};
 }
 
-// The largest of 16, 8 and 4 bytes that divides all addresses.
+// The largest power of two up to 16 that divides all addresses, in bytes.
 std::uint32_t common_alignment(std::initializer_list<const void*> addresses) {
   std::uintptr_t bits = 16;
   for (const void* const address : addresses) bits |= reinterpret_cast<std::uintptr_t>(address);

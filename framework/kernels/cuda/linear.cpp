@@ -76,16 +76,17 @@ std::optional<Epilogue> gradient_epilogue_of(const ActivationRecord& below) {
       .kind = CUBLASLT_EPILOGUE_DGELU, .saved = below.pre.data(), .leading = below.pre.shape()[1]};
 }
 
+bool has_dense_rows(const Tensor& t) {
+  return t.strides()[1] == 1 && t.strides()[0] >= t.shape()[1];
+}
+
 }  // namespace
 
 ActivationRecord CudaKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias,
                                      Activation activation, bool keep, const Tensor& y) const {
   const LinearShape shape = linear_shape(x, w, bias, y);
   require_factors("linear", x, w, y);
-  ActivationRecord record;
-  if (keep && activation != Activation::none) record = {activation, y};
-  if (keep && gradient_from(activation) == GradientFrom::input)
-    record.pre = Tensor::empty(y.context(), y.shape(), y.dtype());
+  ActivationRecord record = keep ? make_record(activation, y) : ActivationRecord();
   if (y.count() == 0) return record;
   const Tensor& product = record.pre.defined() ? record.pre : y;
   if (shape.k == 0) {
@@ -145,11 +146,15 @@ void CudaKernels::linear_weight_gradient(const Tensor& grad_pre, const Tensor& x
   const auto whole = [&] {
     Kernels::linear_weight_gradient(grad_pre, x, grad_w, accumulate, grad_bias, accumulate_bias);
   };
-  const bool dense = grad_pre.rank() == 2 && grad_pre.strides()[1] == 1 && x.is_contiguous();
+  matmul_batch(grad_pre.transpose(0, 1), x, grad_w);  // throws where they do not fit
+  require_factors("linear_weight_gradient", grad_pre, x, grad_w);
+  if (grad_bias.defined())
+    require_operand("linear_weight_gradient", "grad_bias", grad_bias, {grad_w.shape()[0]},
+                    grad_w.dtype());
+  const bool dense = has_dense_rows(grad_pre) && x.is_contiguous() && grad_w.is_contiguous();
   if (!grad_bias.defined() || !has_gradient_epilogues(x.dtype()) || !dense || grad_w.count() == 0 ||
       x.count() == 0)
     return whole();
-  require_factors("linear_weight_gradient", grad_pre, x, grad_w);
   const std::int64_t out = grad_w.shape()[0], in = grad_w.shape()[1], rows = x.shape()[0];
   // The epilogue cannot add to what is there.
   const Tensor sums = accumulate_bias
@@ -159,7 +164,7 @@ void CudaKernels::linear_weight_gradient(const Tensor& grad_pre, const Tensor& x
                             .n = out,
                             .k = rows,
                             .a = {x.data(), in},
-                            .b = {grad_pre.data(), std::max(out, grad_pre.strides()[0]), true},
+                            .b = {grad_pre.data(), grad_pre.strides()[0], true},
                             .c = {grad_w.data(), in},
                             .beta = accumulate ? 1.0 : 0.0,
                             .factors = x.dtype(),
@@ -173,10 +178,16 @@ void CudaKernels::linear_weight_gradient(const Tensor& grad_pre, const Tensor& x
 void CudaKernels::linear_input_gradient(const Tensor& grad_pre, const Tensor& w,
                                         const ActivationRecord& below, const Tensor& grad_x,
                                         bool accumulate) const {
+  matmul_batch(grad_pre, w, grad_x);  // throws where they do not fit
+  require_factors("linear_input_gradient", grad_pre, w, grad_x);
+  if (below.pre.defined())
+    require_operand("linear_input_gradient", "pre", below.pre, grad_x.shape(), grad_x.dtype());
+  if (below.mask.defined())
+    require_operand("linear_input_gradient", "mask", below.mask,
+                    {grad_x.shape()[0], mask_row(grad_x.shape()[1]) / 8}, DType::uint8);
   const auto epilogue = gradient_epilogue_of(below);
   const bool dense = grad_pre.is_contiguous() && w.is_contiguous() && grad_x.is_contiguous();
   if (epilogue && dense && !accumulate && grad_x.count() > 0 && grad_pre.count() > 0) {
-    require_factors("linear_input_gradient", grad_pre, w, grad_x);
     const std::int64_t out = w.shape()[0], in = w.shape()[1];
     const BlasProduct product{.m = in,
                               .n = grad_pre.shape()[0],

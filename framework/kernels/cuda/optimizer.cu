@@ -117,8 +117,8 @@ void launch_update(const device::CudaStream& stream, std::int64_t count, const C
   if (count == 0) return;
   std::int64_t head = unaligned_head(count, static_cast<const T*>(parameter.value), gradient.grad,
                                      static_cast<const T*>(state)...);
-  if (reinterpret_cast<std::uintptr_t>(parameter.working + head) % sizeof(WorkingChunk) != 0 &&
-      parameter.working != nullptr)
+  if (parameter.working != nullptr &&
+      reinterpret_cast<std::uintptr_t>(parameter.working + head) % sizeof(WorkingChunk) != 0)
     head = count;
   const std::int64_t tasks = head < count ? count / width : count;
   device::launch(stream, {blocks_for(tasks), block_threads},

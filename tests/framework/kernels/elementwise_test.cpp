@@ -20,18 +20,6 @@ double phi(double x) {
 double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
-// As it was published, not as kernels compute it.
-double tanh_of_cubic(double x) {
-  return std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-}
-double gelu_tanh(double x) {
-  return 0.5 * x * (1 + tanh_of_cubic(x));
-}
-double gelu_tanh_derivative(double x) {
-  const double y = tanh_of_cubic(x);
-  const double slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
-  return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * slope;
-}
 
 const UnaryCase unary_cases[] = {
     {Unary::negate, "negate", [](double x) { return -x; }, [](double) { return -1.0; }, -3, 3},

@@ -5,10 +5,6 @@ namespace {
 
 const Kernels& kernels = kernels_under_test();
 
-double tanh_of_cubic(double x) {
-  return std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-}
-
 double apply(Activation activation, double x) {
   switch (activation) {
     case Activation::none:
@@ -18,7 +14,7 @@ double apply(Activation activation, double x) {
     case Activation::gelu:
       return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
     case Activation::gelu_tanh:
-      return 0.5 * x * (1 + tanh_of_cubic(x));
+      return gelu_tanh(x);
     case Activation::tanh:
       return std::tanh(x);
     case Activation::sigmoid:
@@ -35,11 +31,8 @@ double derivative(Activation activation, double x) {
       return x > 0 ? 1 : 0;
     case Activation::gelu:
       return 0.5 * std::erfc(-x / std::sqrt(2.0)) + x * std::exp(-x * x / 2) / std::sqrt(2 * M_PI);
-    case Activation::gelu_tanh: {
-      const double y = tanh_of_cubic(x);
-      const double slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
-      return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * slope;
-    }
+    case Activation::gelu_tanh:
+      return gelu_tanh_derivative(x);
     case Activation::tanh:
       return 1 - apply(activation, x) * apply(activation, x);
     case Activation::sigmoid:
@@ -228,6 +221,20 @@ TEST(Linear, MistakesAreNamed) {
   EXPECT_THROW(
       kernels.linear(tensor({3, 4}), tensor({5, 4}), {}, Activation::none, false, tensor({3, 4})),
       UsageError);
+  EXPECT_THROW(kernels.linear_weight_gradient(tensor({3, 5}), tensor({2, 4}), tensor({5, 4}), false,
+                                              {}, false),
+               UsageError);
+  EXPECT_THROW(kernels.linear_weight_gradient(tensor({3, 5}), tensor({3, 4}), tensor({5, 4}), false,
+                                              tensor({4}), false),
+               UsageError);
+  EXPECT_THROW(
+      kernels.linear_input_gradient(tensor({3, 5}), tensor({6, 4}), {}, tensor({3, 4}), false),
+      UsageError);
+  const Tensor y = tensor({3, 4});
+  kernels.fill(1, y);
+  EXPECT_THROW(kernels.linear_input_gradient(tensor({3, 5}), tensor({5, 4}), {Activation::relu, y},
+                                             tensor({3, 4}), true),
+               UsageError);
 }
 
 }  // namespace

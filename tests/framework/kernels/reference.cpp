@@ -45,7 +45,21 @@ double to_double(T value) {
   }
 }
 
+double tanh_of_cubic(double x) {
+  return std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+}
+
 }  // namespace
+
+double gelu_tanh(double x) {
+  return 0.5 * x * (1 + tanh_of_cubic(x));
+}
+
+double gelu_tanh_derivative(double x) {
+  const double y = tanh_of_cubic(x);
+  const double slope = std::sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+  return 0.5 * (1 + y) + 0.5 * x * (1 - y * y) * slope;
+}
 
 void for_each_index(const Shape& shape, const std::function<void(const Index&)>& f) {
   Index index(static_cast<std::size_t>(shape.rank()), 0);

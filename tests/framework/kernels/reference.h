@@ -33,6 +33,10 @@ std::size_t broadcast_position(const Index& index, const Shape& shape);
 Values values_of(const Tensor& tensor);  // any strides, any dtype
 void assign(const Tensor& tensor, const Values& values);
 
+// GELU by tanh as it was published, not as kernels compute it.
+double gelu_tanh(double x);
+double gelu_tanh_derivative(double x);
+
 // How the elements of a test tensor lie in memory.
 enum class Layout { contiguous, permuted, sliced, expanded };
 std::string to_string(Layout layout);

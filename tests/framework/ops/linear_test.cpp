@@ -61,6 +61,22 @@ TEST_F(Linear, NoRowsGiveZeroGradients) {
 
 // The incoming gradient of a sum feeds both branches; an activation's backward must not write on
 // it.
+// An activation's gradient takes the memory of the one that came, where nobody else has it.
+TEST_F(Linear, TheBackwardOfAnActivationNeedsNoMemory) {
+  const auto requests = [&](Activation activation) {
+    Variable weight(random.uniform({4, 3}), true), bias(random.uniform({4}), true);
+    for (Variable* const parameter : {&weight, &bias})
+      parameter->set_grad(Tensor::empty(context, parameter->shape(), DType::float64));
+    const Variable y = linear(Variable(random.uniform({5, 3})), weight, bias, activation);
+    const Variable loss = sum(multiply(y, y));
+    const auto before = context.allocator().statistics().requests;
+    autograd::backward(loss);
+    return context.allocator().statistics().requests - before;
+  };
+  for (const Activation activation : activations)
+    EXPECT_EQ(requests(activation), requests(Activation::none));
+}
+
 // A large weight's gradient becomes final in blocks of rows, while the rest is still computed.
 TEST_F(Linear, LargeWeightsAreAnnouncedInBlocksOfRows) {
   constexpr std::int64_t out = 1000, in = 300, rows = 3;
