@@ -1,7 +1,8 @@
 // Runs the tests of CUDA code on emulated GPUs, each on a machine of its own. What the machine
 // found wrong fails the test, unless the test took the report; so does device memory, or a stream
 // or event, that is left behind. The seed is LOCKSTEP_EMULATION_SEED (1 without) and one more in
-// each repetition, so --gtest_repeat=20 tries twenty.
+// each repetition, so --gtest_repeat=20 tries twenty. Suites whose names say WithoutDriver or
+// WithoutPeerAccess have a machine like that.
 #include <gtest/gtest.h>
 
 #include <cinttypes>
@@ -21,8 +22,12 @@ class MachineForEachTest final : public testing::EmptyTestEventListener {
     const char* const seed = std::getenv("LOCKSTEP_EMULATION_SEED");
     options_.seed = (seed != nullptr ? std::stoull(seed) : 1) + static_cast<unsigned>(iteration);
   }
-  void OnTestStart(const testing::TestInfo&) override {
-    machine_ = std::make_unique<Machine>(options_);
+  void OnTestStart(const testing::TestInfo& info) override {
+    const std::string suite = info.test_suite_name();
+    MachineOptions options = options_;
+    options.driver = suite.find("WithoutDriver") == std::string::npos;
+    options.peer_access = suite.find("WithoutPeerAccess") == std::string::npos;
+    machine_ = std::make_unique<Machine>(options);
   }
   void OnTestEnd(const testing::TestInfo& info) override {
     if (machine_->has_untaken_report()) {
