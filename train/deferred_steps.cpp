@@ -11,7 +11,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::int64_t summary_size = 5;
+constexpr std::int64_t summary_size = 6;
 constexpr std::int64_t counted = 3;  // of it: what is counted on the device
 
 Interval interval_of(const comm::Work& work) {
@@ -76,7 +76,7 @@ void DeferredSteps::begin_update(const Start& start) {
 // What changes from step to step goes to memory of the device, before what reads it there.
 void DeferredSteps::prepare(const Start& start) {
   const kernels::Kernels& kernels = kernels::kernels_for(context_);
-  const std::array of_host{start.stop_requests, start.data_wait_seconds};
+  const std::array of_host{start.stop_requests, start.data_wait_seconds, 1.0};
   kernels.store(std::as_bytes(std::span(of_host)), summary_.slice(0, counted, summary_size));
   kernels.set_random_step(context_, static_cast<std::uint64_t>(start.step));
   replica_.prepare_update(start.lr, 1 / start.loss_scale.value);
@@ -119,26 +119,37 @@ DeferredSteps::Result DeferredSteps::read() {
   Pending step = std::move(pending_.front());
   pending_.pop_front();
   step.copied.wait();
-  // Whatever failed, the summary did too, or was never reached.
-  step.works.back().wait();
   Slot& slot = slots_[step.slot];
+  // Whatever failed, the summary did too, or was never reached.
+  if (!is_complete(slot)) step.works.back().wait();
   kernels::throw_noted(slot.noted.values());
   const auto now = device::Clock::now();
   const std::size_t buckets = replica_.averager().plan().buckets.size();
   if (step.traced)
     replica_.timeline().travelled(
         std::span(step.works).subspan(buckets, step.works.size() - buckets - 1));
-  Result result{.start = step.start,
-                .total = {slot.summary[0], slot.summary[1], slot.summary[2], slot.summary[3],
-                          slot.summary[4]},
-                .is_finite = slot.spoilt[0] == 0,
-                .parts = step.traced ? replica_.end_step(step.works.back()) : parts_of(step, now),
-                .buckets = std::move(step.works),
-                .reduced_bytes = step.reduced_bytes,
-                .sent_bytes = step.sent_bytes};
+  const StepSummary total{slot.summary[0], slot.summary[1], slot.summary[2], slot.summary[3],
+                          slot.summary[4]};
+  Result result{
+      .start = step.start,
+      .is_finite = slot.spoilt[0] == 0,
+      .record = {.epoch = step.start.epoch + 1,
+                 .step = step.start.step,
+                 .summary = total,
+                 .lr = step.start.lr,
+                 .parts = step.traced ? replica_.end_step(step.works.back()) : parts_of(step, now),
+                 .data_wait_seconds = total.data_wait_seconds / replica_.communicator().size(),
+                 .reduced_bytes = step.reduced_bytes,
+                 .sent_bytes = step.sent_bytes},
+      .buckets = std::move(step.works)};
   result.buckets.resize(buckets);
   last_read_ = now;
   return result;
+}
+
+// Its last collective has added up a one of every rank, and nothing was raised before.
+bool DeferredSteps::is_complete(Slot& slot) const {
+  return slot.summary[summary_size - 1] == replica_.communicator().size() && slot.spoilt[0] == 0;
 }
 
 // Steps follow each other on the GPU, so one takes the time from result to result. What the GPU
@@ -165,6 +176,19 @@ StepParts DeferredSteps::parts_of(const Pending& step, device::Clock::time_point
 void DeferredSteps::undo(const Start& read) {
   replica_.undo_updates(read.step, step_ - read.step + 1);
   step_ = read.step - 1;
+}
+
+std::vector<StepRecord> DeferredSteps::finish() {
+  std::vector<StepRecord> records;
+  try {
+    while (!pending_.empty()) {
+      const Result result = read();
+      if (!result.is_finite) break;
+      records.push_back(result.record);
+    }
+  } catch (const Error&) {  // where they end; why is known
+  }
+  return records;
 }
 
 void DeferredSteps::discard() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "train/loss_scaler.h"
+#include "train/metrics.h"
 #include "train/micro_batches.h"
 #include "train/parallel/host_values.h"
 #include "train/parallel/replica.h"
@@ -35,11 +36,9 @@ class DeferredSteps {
   };
   struct Result {
     Start start;
-    StepSummary total;
     bool is_finite = true;  // the gradients; the same on every rank
-    StepParts parts;
+    StepRecord record;
     std::vector<comm::Work> buckets;
-    std::uint64_t reduced_bytes = 0, sent_bytes = 0;
   };
 
   // All outlive this. `counter` is that of the micro-batches.
@@ -51,10 +50,12 @@ class DeferredSteps {
   // Steps that were enqueued and not read: at most two.
   std::size_t pending() const { return pending_.size(); }
   // Waits for the oldest. Throws what its collectives failed with, or what kernels found wrong with
-  // the data.
+  // the data. A step that went well to its end is one, whatever has failed behind it.
   Result read();
   // Waits for all and reads none.
   void discard();
+  // After a failure: waits for all, and returns what those came to that went well to their end.
+  std::vector<StepRecord> finish();
   // After read() and discard(): the step that was read, whose gradients were not finite, and those
   // that were discarded behind it are as if they had not been enqueued. With
   // ReplicaOptions::skip_nonfinite.
@@ -79,6 +80,7 @@ class DeferredSteps {
     bool traced = false;
   };
 
+  bool is_complete(Slot& slot) const;
   void begin_update(const Start& start);
   // Returns its collectives: of the buckets, of parameters (see Replica::enqueue_update) and of the
   // summary.
@@ -91,7 +93,7 @@ class DeferredSteps {
   Replica& replica_;
   LossCounter& counter_;
   MicroBatches& micro_batches_;
-  Tensor summary_;  // float64: as StepSummary, of this rank and then of all
+  Tensor summary_;  // float64: as StepSummary and 1 for a rank, of this rank and then of all
   Tensor noted_;    // where kernels note what they could not use
   std::array<Slot, 2> slots_;
   std::size_t next_slot_ = 0;

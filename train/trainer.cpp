@@ -43,6 +43,7 @@ class Trainer {
           Context& context, comm::Communicator& communicator, HostStorage& storage, const Log& log);
 
   void run();
+  void record_finished();
 
  private:
   void defer_steps(HostStorage& storage);
@@ -289,18 +290,17 @@ void Trainer::enqueue_step(const data::Batch& batch) {
 void Trainer::read_results(std::size_t left) {
   while (deferred_ && deferred_->pending() > left) {
     const DeferredSteps::Result result = deferred_->read();
-    const DeferredSteps::Start& start = result.start;
-    const StepSummary total = result.is_finite ? result.total : take_back(result);
-    record({.epoch = start.epoch + 1,
-            .step = start.step,
-            .summary = total,
-            .lr = start.lr,
-            .parts = result.parts,
-            .data_wait_seconds = total.data_wait_seconds / communicator_.size(),
-            .reduced_bytes = result.reduced_bytes,
-            .sent_bytes = result.sent_bytes},
-           result.buckets);
+    StepRecord step = result.record;
+    if (!result.is_finite) step.summary = take_back(result);
+    record(step, result.buckets);
   }
+}
+
+// After a failure, before the others hear of it.
+void Trainer::record_finished() {
+  if (!deferred_) return;
+  for (const StepRecord& step : deferred_->finish())
+    if (metrics_) metrics_->step(step);
 }
 
 // A step whose gradients were not finite changed nothing; those behind it did not either, and are
@@ -314,8 +314,8 @@ StepSummary Trainer::take_back(const DeferredSteps::Result& result) {
   training_data_.seek(start.epoch, start.step_in_epoch);
   StepSummary local = handle_nonfinite(training_data_.next());
   if (communicator_.rank() == 0) {
-    local.stop_requests = result.total.stop_requests;
-    local.data_wait_seconds = result.total.data_wait_seconds;
+    local.stop_requests = result.record.summary.stop_requests;
+    local.data_wait_seconds = result.record.summary.data_wait_seconds;
   }
   deferred_->undo(start);
   return exchange_.exchange(local, replica_->communication_stream());
@@ -491,6 +491,7 @@ void run_training(const Config& config, const RunOptions& options, Worker& worke
     trainer.emplace(config, options, worker, faults, context, communicator, storage, log);
     trainer->run();
   } catch (const std::exception& error) {
+    if (trainer) trainer->record_finished();
     on_failure(error);
     throw;
   }

@@ -272,5 +272,28 @@ TEST(EmulatedGraphs, ARankThatFailsEndsTheOthers) {
   }
 }
 
+// Whoever fails and wherever: what the last finished step came to is known, though the host had not
+// read it.
+TEST(EmulatedGraphs, TheLastFinishedStepIsRecordedWhenARankFails) {
+  const Sandbox sandbox(uneven_rows);
+  for (const char* const fault :
+       {"rank=0,step=7,do=raise,at=read", "rank=1,step=7,do=raise,at=read",
+        "rank=0,step=7,do=raise,at=forward"}) {
+    Environment environment = seed(2);
+    environment["TRAIN_FAULT"] = fault;
+    for (const char* const backend : {"comm.backend=ring", "comm.backend=nccl"}) {
+      Arguments settings = settings_of("auto", {});
+      settings.emplace_back(backend);
+      const auto end = sandbox.run(on_gpus(sandbox, 2, settings), environment);
+      EXPECT_NE(end.exit_code, 0);
+      EXPECT_NE(end.exit_code, 99) << end.output;
+      const auto steps = metrics(run_folder(sandbox, end), "step");
+      ASSERT_FALSE(steps.empty());
+      EXPECT_EQ(steps.back()["step"], 6) << fault << " " << backend;
+      EXPECT_EQ(steps.size(), 6u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::tests
