@@ -22,6 +22,27 @@ bool contains(const List& list, const T& wanted) {
   return std::find(list.begin(), list.end(), wanted) != list.end();
 }
 
+auto measured(const CostModel& cost) {
+  return [cost](std::span<const int>) {
+    return CostEstimate{cost, "rounded from benchmarks/README.md"};
+  };
+}
+
+CostEstimate assumed(const CostModel& cost, const std::string& link) {
+  return {cost, fmt::format("assumed for {} by its data sheet, not measured; "
+                            "`all_reduce --device cuda` of the benchmarks measures",
+                            link)};
+}
+
+CostEstimate cost_of_ring(std::span<const int> gpus) {
+  if (gpus.empty()) return measured(ring_cost)(gpus);
+  const auto link = slowest_link(gpus);
+  return assumed(cost_between_gpus(link), link == device::PeerLink::pcie ? "PCIe 4"
+                                          : link == device::PeerLink::nvlink
+                                              ? "NVLink 3"
+                                              : "one GPU as NVLink 3");
+}
+
 std::string nothing_missing() {
   return {};
 }
@@ -64,6 +85,7 @@ Backend own_ring() {
           .devices = {DeviceKind::cpu, DeviceKind::cuda},
           .needs_peer_access = true,
           .missing = nothing_missing,
+          .cost = cost_of_ring,
           .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
             auto group = place.join("ring", place.rank, place.size);
             return place.device.kind == DeviceKind::cuda
@@ -89,9 +111,11 @@ Backend nccl() {
           .ranks_can_share_gpus = false,
           .built_in = has_nccl(),
           .missing = missing_nccl,
-          .make = [](const BackendPlace& place, const CommunicatorOptions& options) {
-            return make_nccl_communicator(place.store, nccl_place(place), options);
-          }};
+          .cost = [](std::span<const int>) { return assumed(pcie_cost, "PCIe 4"); },
+          .make =
+              [](const BackendPlace& place, const CommunicatorOptions& options) {
+                return make_nccl_communicator(place.store, nccl_place(place), options);
+              }};
 }
 
 // All ranks as a group, where they are on one host; nullptr otherwise.
@@ -120,6 +144,7 @@ Backend gloo() {
        .devices = {DeviceKind::cpu},
        .built_in = has_gloo(),
        .missing = nothing_missing,
+       .cost = measured(gloo_cost),
        .make = nullptr,
        .connect = [](const BackendPlace& place, const CommunicatorOptions& options) {
          return connect_gloo(place.store,
@@ -142,6 +167,7 @@ Backend mpi() {
        .takes_mpi_seats = true,
        .built_in = has_mpi_module(),
        .missing = [] { return has_mpirun() ? "" : "there is no mpirun in PATH"; },
+       .cost = measured(message_cost),
        .make = nullptr,
        .connect =
            [](const BackendPlace& place, const CommunicatorOptions&) {

@@ -37,6 +37,11 @@ struct BackendPlace {
   std::function<void(const std::exception&)> on_stuck = nullptr;
 };
 
+struct CostEstimate {
+  CostModel cost;
+  std::string source;  // where it is from, in words
+};
+
 struct Backend {
   std::string name;
   std::string summary;                           // half a sentence, for lists
@@ -51,6 +56,9 @@ struct Backend {
   bool built_in = true;
   // What is missing on this machine; empty where it should work.
   std::function<std::string()> missing;
+  // What its communicators take an all-reduce to cost, for plans that are made without one. `gpus`:
+  // of the ranks on one host, as this process numbers them; none for ranks on CPUs.
+  std::function<CostEstimate(std::span<const int> gpus)> cost;
   // Collective. StartupError, ConfigError.
   std::function<std::unique_ptr<Communicator>(const BackendPlace&, const CommunicatorOptions&)>
       make;

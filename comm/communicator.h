@@ -197,6 +197,11 @@ class Communicator {
   // others have ended on the host.
   virtual void raise_on_failure(Range /*words*/) {}
 
+  // When `stream`, of this rank's device, came to this point, on the clock of the collectives'
+  // times; one stream at a time. No collective: other ranks know nothing of it. It may be captured
+  // where collectives may. Without a time where the backend has none to give.
+  virtual Work mark(Stream& /*stream*/) { return {}; }
+
   // Ends every wait of every rank that can be reached, now and later, with RankError(rank, cause).
   // The first cause wins.
   virtual void abort(int rank, const std::string& cause) = 0;

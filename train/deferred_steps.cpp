@@ -19,11 +19,23 @@ Interval interval_of(const comm::Work& work) {
   return {times.start, times.end};
 }
 
-double seconds_travelled(std::span<const comm::Work> works) {
+std::vector<Interval> travels_of(std::span<const comm::Work> works) {
   std::vector<Interval> travels;
   for (const comm::Work& work : works) travels.push_back(interval_of(work));
   unite(travels);
-  return total(travels);
+  return travels;
+}
+
+// Where the compute stream stood still; see Replica::waits().
+std::vector<Interval> stalls_of(std::span<const comm::Work> waits) {
+  std::vector<Interval> stalls;
+  for (std::size_t w = 0; w + 1 < waits.size(); w += 2) {
+    const Interval stall{waits[w].times().start, waits[w + 1].times().end};
+    if (stall.begin != device::Clock::time_point() && stall.begin < stall.end)
+      stalls.push_back(stall);
+  }
+  unite(stalls);
+  return stalls;
 }
 
 }  // namespace
@@ -61,6 +73,7 @@ void DeferredSteps::enqueue(const Start& start, const data::Batch& batch) {
                       .copied = context_.compute_stream().record(),
                       .slot = slot,
                       .works = std::move(works),
+                      .travels = travels_,
                       .parts = traced ? StepParts() : replica_.timeline().end_step({}),
                       .begin = begin,
                       .reduced_bytes = reduced_bytes_,
@@ -100,6 +113,8 @@ std::vector<comm::Work> DeferredSteps::enqueue_calls(const data::Batch& batch) {
   sent_bytes_ = replica_.sent_bytes();
   std::vector<comm::Work> works = replica_.averager().works();
   works.insert(works.end(), gathers.begin(), gathers.end());
+  travels_ = works.size();
+  works.insert(works.end(), replica_.waits().begin(), replica_.waits().end());
   works.push_back(summary);
   return works;
 }
@@ -125,9 +140,10 @@ DeferredSteps::Result DeferredSteps::read() {
   kernels::throw_noted(slot.noted.values());
   const auto now = device::Clock::now();
   const std::size_t buckets = replica_.averager().plan().buckets.size();
-  if (step.traced)
-    replica_.timeline().travelled(
-        std::span(step.works).subspan(buckets, step.works.size() - buckets - 1));
+  if (step.traced) {
+    replica_.timeline().travelled(std::span(step.works).first(step.travels).subspan(buckets));
+    step.parts = replica_.end_step(step.works.back());
+  }
   const StepSummary total{slot.summary[0], slot.summary[1], slot.summary[2], slot.summary[3],
                           slot.summary[4]};
   Result result{
@@ -137,7 +153,7 @@ DeferredSteps::Result DeferredSteps::read() {
                  .step = step.start.step,
                  .summary = total,
                  .lr = step.start.lr,
-                 .parts = step.traced ? replica_.end_step(step.works.back()) : parts_of(step, now),
+                 .parts = parts_of(step, now),
                  .data_wait_seconds = total.data_wait_seconds / replica_.communicator().size(),
                  .reduced_bytes = step.reduced_bytes,
                  .sent_bytes = step.sent_bytes},
@@ -152,22 +168,20 @@ bool DeferredSteps::is_complete(Slot& slot) const {
   return slot.summary[summary_size - 1] == replica_.communicator().size() && slot.spoilt[0] == 0;
 }
 
-// Steps follow each other on the GPU, so one takes the time from result to result. What the GPU
-// does meanwhile the host sees by its collectives only. The last bucket sets out when the backward
-// pass has ended, or later, so from then on at least nothing is hidden; nor are the last parameters
-// that come at the end of a graph, and on the compute stream nothing ever is. The host's wait for
-// data counts as far as the GPU can have waited too.
+// Steps follow each other on the GPU, so one takes the time from result to result. Communication is
+// exposed where something travelled while the compute stream waited for it; on the compute stream
+// itself nothing ever is hidden. The host's wait for data counts as far as the GPU can have waited
+// too.
 StepParts DeferredSteps::parts_of(const Pending& step, device::Clock::time_point end) {
+  const auto works = std::span(step.works).first(step.works.size() - 1);
+  const auto waits = works.subspan(step.travels);
+  const std::vector<Interval> travels = travels_of(works.first(step.travels));
   StepParts parts;
   parts.step = seconds({std::max(step.begin, last_read_), end});
-  const auto travels = std::span(step.works).first(step.works.size() - 1);
-  const auto buckets = travels.first(replica_.averager().plan().buckets.size());
-  parts.communication = std::min(seconds_travelled(travels), parts.step);
+  parts.communication = std::min(total(travels), parts.step);
   const bool overlaps = &replica_.communication_stream() != &context_.compute_stream();
-  if (!buckets.empty()) parts.exposed = seconds(interval_of(buckets.back()));
-  if (travels.size() > buckets.size() && graph_.may_capture())
-    parts.exposed += seconds(interval_of(travels[buckets.size()]));
-  if (!overlaps || parts.exposed > parts.communication) parts.exposed = parts.communication;
+  parts.exposed = parts.communication;
+  if (overlaps) parts.exposed = std::min(intersection(travels, stalls_of(waits)), parts.exposed);
   parts.data_wait = std::min(step.parts.data_wait, parts.step - parts.exposed);
   parts.compute = parts.step - parts.exposed - parts.data_wait;
   return parts;

@@ -74,7 +74,8 @@ class DeferredSteps {
     Event copied;
     std::size_t slot = 0;
     std::vector<comm::Work> works;  // see enqueue_calls()
-    StepParts parts;
+    std::size_t travels = 0;        // of them: of buckets and parameters
+    StepParts parts;                // as the host had them
     device::Clock::time_point begin;
     std::uint64_t reduced_bytes = 0, sent_bytes = 0;
     bool traced = false;
@@ -82,8 +83,8 @@ class DeferredSteps {
 
   bool is_complete(Slot& slot) const;
   void begin_update(const Start& start);
-  // Returns its collectives: of the buckets, of parameters (see Replica::enqueue_update) and of the
-  // summary.
+  // Returns its collectives: of the buckets, of parameters (see Replica::enqueue_update), then the
+  // waits for them (Replica::waits), then the summary's.
   std::vector<comm::Work> enqueue_calls(const data::Batch& batch);
   void prepare(const Start& start);
   void copy_results(std::size_t slot);
@@ -99,6 +100,7 @@ class DeferredSteps {
   std::size_t next_slot_ = 0;
   std::deque<Pending> pending_;
   std::int64_t step_ = 0;  // the last that was enqueued
+  std::size_t travels_ = 0;
   std::uint64_t reduced_bytes_ = 0, sent_bytes_ = 0;
   device::Clock::time_point last_read_;
   StepGraph graph_;  // last: it goes first

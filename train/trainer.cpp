@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "data/loader.h"
-#include "data/sampler.h"
 #include "framework/base/log.h"
 #include "framework/base/units.h"
 #include "train/checkpoint.h"

@@ -32,7 +32,7 @@ class GlooTransport final : public Transport {
   void all_to_all(const Range& send, const Range& receive, device::Deadline deadline) override;
   std::unique_ptr<Transport> split(std::span<const int> members, Store& store,
                                    const std::string& prefix, device::Deadline deadline) override;
-  CostModel cost() const override { return {.latency = 5e-3, .bytes_per_second = 6e8}; }
+  CostModel cost() const override { return gloo_cost; }
   void end_waits() noexcept override;
 
  private:

@@ -103,8 +103,23 @@ NcclCommunicator::~NcclCommunicator() {
 }
 
 const Capabilities& NcclCommunicator::capabilities() const {
-  static const Capabilities capabilities = all_capabilities(DeviceKind::cuda);
+  static const Capabilities capabilities = [] {
+    Capabilities all = all_capabilities(DeviceKind::cuda);
+    all.cost = pcie_cost;  // or a network's, which is much the same
+    return all;
+  }();
   return capabilities;
+}
+
+// An event that is the start and the end of nothing.
+Work NcclCommunicator::mark(Stream& stream) {
+  auto work = std::make_shared<NcclWork>(failure_);
+  const device::CudaStream& cuda = device::cuda_stream(stream);
+  if (failure_->get() || !origin_) return Work(work);
+  cuda.activate();
+  work->begin(origin_, cuda.place(), cuda.native());
+  work->end(cuda.place(), cuda.native(), stream.record());
+  return Work(work);
 }
 
 void NcclCommunicator::abort(int rank, const std::string& cause) {

@@ -40,6 +40,7 @@ class NcclCommunicator final : public Communicator {
   Work barrier(Stream& stream) override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t) override { return nullptr; }
+  Work mark(Stream& stream) override;  // from the first collective on
   void abort(int rank, const std::string& cause) override;
 
   // Called, on any thread, each time before collectives in progress are ended: what NCCL leaves in

@@ -11,11 +11,16 @@
 
 #include <memory>
 #include <span>
+#include <string>
 
 #include "comm/communicator.h"
 #include "comm/memory/group.h"
+#include "framework/device/cuda/peer_link.h"
 
 namespace lockstep::comm {
+
+// Of an all_reduce between CPUs, rounded from benchmarks/README.md.
+inline constexpr CostModel ring_cost{.latency = 50e-6, .bytes_per_second = 8e9};
 
 // Takes the group; collective.
 std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<Group> group,
@@ -28,6 +33,17 @@ std::unique_ptr<Communicator> make_ring_communicator(std::unique_ptr<Group> grou
 // other's memory, see gpus_reach_each_other(), and in a build without CUDA.
 std::unique_ptr<Communicator> make_cuda_ring_communicator(std::unique_ptr<Group> group, int device,
                                                           const CommunicatorOptions& options);
+
+// What an all_reduce of so many bytes between GPUs is done by, where `asked` is comm.algorithm.
+std::string cuda_ring_algorithm(const std::string& asked, std::size_t bytes, int ranks);
+
+// The slowest of those that join these GPUs, as this process numbers them. Initialises none of
+// them.
+device::PeerLink slowest_link(std::span<const int> devices);
+// What an all_reduce over such links is taken to cost.
+constexpr CostModel cost_between_gpus(device::PeerLink slowest) {
+  return slowest == device::PeerLink::pcie ? pcie_cost : nvlink_cost;
+}
 
 // Whether each of these GPUs, as this process numbers them, can address the memory of all others.
 // Initialises none of them.

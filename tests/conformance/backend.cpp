@@ -52,7 +52,11 @@ Backend form_of(const comm::Backend& backend, RankKind kind) {
             if (backend.takes_mpi_seats) start_mpi_job(rank);
             comm::BackendPlace place = place_of(rank);
             if (is_hierarchical(backend)) place.host = host_of(rank.index());
-            return backend.make(place, options);
+            auto communicator = backend.make(place, options);
+            // Plans are made without one.
+            if (communicator->capabilities().cost != backend.cost({}).cost)
+              throw std::logic_error("what an all-reduce costs is not as in the table");
+            return communicator;
           }};
 }
 

@@ -30,6 +30,7 @@ struct MachineOptions {
   DeviceLimits limits = {};
   bool driver = true;       // false: as on a machine without a driver
   bool peer_access = true;  // false: no device reaches another one's memory
+  bool nvlink = true;       // false: PCIe joins the devices
   // The first launch of a kernel on a device loads its code, which may wait for the device, unless
   // the kernel was loaded before (cudaFuncGetAttributes does) or CUDA_MODULE_LOADING is EAGER.
   bool lazy_loading = true;

@@ -153,6 +153,14 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetP2PAttribute(int* value, cudaDeviceP2PAttr, int device, int peer) {
+  const RuntimeCall call(false);
+  if (!is_device(call, device) || !is_device(call, peer) || device == peer)
+    return call.fail(cudaErrorInvalidDevice);
+  *value = call->options().peer_access && call->options().nvlink ? 1 : 0;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
   const RuntimeCall call;
   if (!is_device(call, peer) || peer == current_device()) return call.fail(cudaErrorInvalidDevice);

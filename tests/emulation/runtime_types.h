@@ -117,6 +117,8 @@ inline constexpr unsigned long long cudaGraphInstantiateFlagUseNodePriority = 8;
 inline constexpr unsigned cudaEventDefault = 0;
 inline constexpr unsigned cudaEventBlockingSync = 1;
 inline constexpr unsigned cudaEventDisableTiming = 2;
+enum cudaDeviceP2PAttr { cudaDevP2PAttrNativeAtomicSupported = 3 };
+
 inline constexpr unsigned cudaIpcMemLazyEnablePeerAccess = 1;
 inline constexpr unsigned cudaHostAllocDefault = 0;
 inline constexpr unsigned cudaHostAllocPortable = 1;

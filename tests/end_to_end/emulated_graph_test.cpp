@@ -169,6 +169,7 @@ TEST(EmulatedGraphs, ARowThatIsNotFiniteIsNamed) {
   }
 }
 
+<<<<<<< HEAD
 // Of which each waits for a GPU to be idle when it makes its graph, and so for the others' work.
 TEST(EmulatedGraphs, AreMadeByWorkersThatShareAGpuTogether) {
   const Sandbox sandbox(uneven_rows);
@@ -200,6 +201,34 @@ TEST(EmulatedGraphs, ThatAreMadeTogetherWaitForNobodyForEver) {
   EXPECT_EQ(end.exit_code, 6) << end.output;
   EXPECT_THAT(end.last_line, HasSubstr("rank 1"));
   EXPECT_THAT(end.output, HasSubstr("rank 1 did not arrive"));
+=======
+// The other rank comes late to the first of many buckets, so that is where the time goes, and no
+// later one; by calls as by graph.
+TEST(EmulatedGraphs, WaitingForAnyBucketIsExposed) {
+  const Sandbox sandbox(uneven_rows);
+  Environment environment = seed(2);
+  environment["TRAIN_FAULT"] = "rank=1,at=forward,do=stall:0.03";
+  for (const auto& [graph, backend] :
+       {std::pair("off", "ring"), std::pair("on", "ring"), std::pair("auto", "nccl")}) {
+    Arguments settings = settings_of(graph, {small_buckets}, 3);
+    settings.push_back(fmt::format("comm.backend={}", backend));
+    const auto end = sandbox.run(on_gpus(sandbox, 2, settings), environment);
+    ASSERT_EQ(end.exit_code, 0) << end.output;
+    const auto steps = metrics(run_folder(sandbox, end), "step");
+    ASSERT_EQ(steps.size(), 12u);
+    double communication = 0, exposed = 0;
+    for (const auto& step : steps) {
+      communication += step["communication_seconds"].get<double>();
+      exposed += step["exposed_seconds"].get<double>();
+      double sum = 0;
+      for (const auto& part : step["parts"]) sum += part.get<double>();
+      EXPECT_NEAR(sum, step["seconds"].get<double>(), 1e-9);
+    }
+    EXPECT_GT(communication, 12 * 0.02) << graph << " " << backend;
+    EXPECT_GT(exposed, 0.5 * communication) << graph << " " << backend;
+    EXPECT_LE(exposed, communication) << graph << " " << backend;
+  }
+>>>>>>> 0f43f46 (Measure exposed communication on GPUs by their own clock)
 }
 
 // compute.graph: on suited the machine that trained, and an evaluation has no steps.

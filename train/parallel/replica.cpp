@@ -28,7 +28,7 @@ std::vector<comm::SegmentLayout> layouts_of(const nn::ParameterArena& arena) {
 comm::BucketPlan plan_of(const nn::ParameterArena& arena, const comm::Communicator& communicator,
                          const ReplicaOptions& options) {
   comm::BucketPlanOptions buckets = options.buckets;
-  buckets.cost = communicator.capabilities().cost;
+  buckets.cost = options.cost.value_or(communicator.capabilities().cost);
   return comm::plan_buckets(layouts_of(arena), buckets);
 }
 
@@ -321,8 +321,10 @@ std::vector<comm::Work> Replica::enqueue_update(bool in_graph) {
   const std::size_t buckets = averager_.plan().buckets.size();
   kernels::GradientUse use = {.factor = gradient_scale_.tensor()};
   if (options_.clip_value) use.limit = *options_.clip_value;
-  if (decides_first() || !options_.per_bucket)
-    for (std::size_t b = 0; b < buckets; ++b) averager_.wait(b);
+  const bool at_once = decides_first() || !options_.per_bucket;
+  const std::span<const comm::Work> works(averager_.works());
+  waits_.clear();
+  if (at_once && buckets > 0) enqueue_waits(works, works.back());
   if (decides_first()) {
     for (std::size_t b = 0; b < buckets; ++b) norm_.add(b);
     norm_.exchange(*communication_stream_);
@@ -341,7 +343,7 @@ std::vector<comm::Work> Replica::enqueue_update(bool in_graph) {
     gathers = update_slices(use, in_graph);
   } else {
     for (std::size_t b = 0; b < buckets; ++b) {
-      averager_.wait(b);
+      if (!at_once) enqueue_waits(works.subspan(b, 1), works[b]);
       apply(b, {0, averager_.plan().buckets[b].count()}, use);
     }
   }
@@ -377,8 +379,18 @@ std::vector<comm::Work> Replica::update_slices(const kernels::GradientUse& use, 
     gathers[b] = gather_->start(b);
   }
   if (!in_graph) return gather_->expect(std::move(gathers));
-  for (const comm::Work& gather : gathers) gather.wait_on(context_.compute_stream());
+  if (!gathers.empty()) enqueue_waits(gathers, gathers.front());
   return gathers;
+}
+
+// `last`: of the works, the one that ends last.
+void Replica::enqueue_waits(std::span<const comm::Work> works, const comm::Work& last) {
+  Stream& compute = context_.compute_stream();
+  if (communication_) {
+    waits_.push_back(communicator_.mark(compute));
+    waits_.push_back(last);
+  }
+  for (const comm::Work& work : works) work.wait_on(compute);
 }
 
 void Replica::wait_for_parameters() const {

@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,8 @@ using ReductionFactory = std::function<std::unique_ptr<comm::BucketReduction>(
     comm::Communicator&, const nn::ParameterArena&, const comm::BucketPlan&)>;
 
 struct ReplicaOptions {
-  comm::BucketPlanOptions buckets;  // costs are the communicator's
+  comm::BucketPlanOptions buckets;
+  std::optional<comm::CostModel> cost;  // of an all-reduce, for them; none: the communicator's
   bool overlap = true;
   ReductionFactory make_reduction;  // none: plain sums
   // Each rank has the optimizer state of its slices of the buckets only, and updates these. The
@@ -122,6 +124,9 @@ class Replica {
   // done when it is: with shard_optimizer its own, or those that the update before left on their
   // way.
   std::vector<comm::Work> enqueue_update(bool in_graph);
+  // Of the last enqueued update, where there is a stream for communication, in pairs: a mark where
+  // the compute stream came to wait (Communicator::mark), and the collective that it waited for.
+  std::span<const comm::Work> waits() const { return waits_; }
   // int32 [1] on the device: not 0 once an enqueued update has met a gradient that is not finite,
   // or a collective that failed. It and all later ones leave the parameters alone, without
   // skip_nonfinite apart from the other elements of the first.
@@ -180,6 +185,7 @@ class Replica {
   void apply(std::size_t bucket, comm::Slice part, const kernels::GradientUse& use);
   // As enqueue_update() says.
   std::vector<comm::Work> update_slices(const kernels::GradientUse& use, bool in_graph = false);
+  void enqueue_waits(std::span<const comm::Work> works, const comm::Work& last);
   void take_parameters_of_rank_0();
 
   Context& context_;
@@ -203,6 +209,8 @@ class Replica {
   Tensor flags_;        // int32 [2]: the next two
   Tensor stop_;         // [1]: updates do nothing where it is not 0
   Tensor nonfinite_;    // [1], raised where a gradient is found not to be finite
+
+  std::vector<comm::Work> waits_;
 
   std::vector<std::vector<bool>> reached_;  // by segment and entry, in this update
   bool averaging_ = true;

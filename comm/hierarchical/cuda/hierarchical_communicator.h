@@ -57,6 +57,9 @@ class HierarchicalCommunicator final : public Communicator {
   // A group whose hosts have unequal numbers of ranks goes over NCCL alone.
   std::unique_ptr<Communicator> split(int color, int key) override;
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) override;
+  // On the clock of the stages inside the host, of which each collective has the first and the
+  // last.
+  Work mark(Stream& stream) override { return inside_->mark(stream); }
   void abort(int rank, const std::string& cause) override;
 
  private:

@@ -133,6 +133,10 @@ void PeerMemory::meet(device::Deadline deadline) {
   });
 }
 
+device::PeerLink PeerMemory::slowest_link(device::Deadline deadline) {
+  return static_cast<device::PeerLink>(-least(-static_cast<int>(slowest_link_), deadline));
+}
+
 bool PeerMemory::shares_addresses(int rank) const {
   return rank == group_.rank() ||
          (sharing_ == Sharing::by_process && seat(rank).process == seat(group_.rank()).process);
@@ -149,6 +153,8 @@ void PeerMemory::open_access() {
     }
     // A GPU that this process may not use can't be asked about: opening its memory will tell.
     const int peer = find_device(other.bus_id.data());
+    slowest_link_ = std::max(
+        slowest_link_, peer < 0 ? device::PeerLink::pcie : device::peer_link(place_.device, peer));
     if (peer < 0) continue;
     if (!device::can_reach_peer(place_.device, peer)) {
       if (own.unreachable < 0) own.unreachable = rank;

@@ -39,6 +39,9 @@ class PeerMemory {
   // The smallest that a rank gives; the same on all ranks.
   int least(int value, device::Deadline deadline);
 
+  // Of those that join the ranks' GPUs; the same on all ranks.
+  device::PeerLink slowest_link(device::Deadline deadline);
+
   // Ranks on the GPU of this one, itself included.
   int ranks_on_this_device() const { return ranks_on_this_device_; }
 
@@ -71,6 +74,7 @@ class PeerMemory {
   Barrier barrier_;
   std::shared_ptr<void> offered_;
   int ranks_on_this_device_ = 1;
+  device::PeerLink slowest_link_ = device::PeerLink::none;  // of this rank's
 };
 
 }  // namespace lockstep::comm

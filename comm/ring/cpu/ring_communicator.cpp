@@ -43,7 +43,7 @@ const Capabilities& RingCommunicator::capabilities() const {
   static const Capabilities capabilities = [] {
     Capabilities all = all_capabilities(DeviceKind::cpu);
     all.wants_addressable_memory = true;
-    all.cost = {.latency = 50e-6, .bytes_per_second = 8e9};
+    all.cost = ring_cost;
     return all;
   }();
   return capabilities;

@@ -25,6 +25,19 @@ bool gpus_reach_each_other(std::span<const int> devices) {
   });
 }
 
+device::PeerLink slowest_link(std::span<const int> devices) {
+  auto slowest = device::PeerLink::none;
+  for (const int device : devices)
+    for (const int peer : devices) slowest = std::max(slowest, device::peer_link(device, peer));
+  return slowest;
+}
+
+std::string cuda_ring_algorithm(const std::string& asked, std::size_t bytes, int ranks) {
+  const auto algorithm = ring::cuda::algorithm_from_name(asked);
+  if (algorithm != ring::cuda::Algorithm::choose) return asked;
+  return std::string(name_of(ring::cuda::choose_algorithm(bytes, ranks)));
+}
+
 }  // namespace lockstep::comm
 
 namespace lockstep::comm::ring::cuda {
@@ -41,9 +54,11 @@ constexpr std::chrono::milliseconds between_looks{20};
 // captured the number, and with it the times, are those of the graph's latest launch.
 class CudaRingCommunicator::CudaWork final : public Work::State {
  public:
-  CudaWork(std::shared_ptr<Failure> failure, const ClockOrigin& origin)
-      : failure_(std::move(failure)), origin_(origin) {}
+  enum class Kind { collective, mark };
+  CudaWork(std::shared_ptr<Failure> failure, const ClockOrigin& origin, Kind kind)
+      : failure_(std::move(failure)), origin_(origin), kind_(kind) {}
 
+  Kind kind() const { return kind_; }
   void set(std::uint64_t number, Event event) {
     number_ = number;
     event_ = std::move(event);
@@ -53,7 +68,9 @@ class CudaRingCommunicator::CudaWork final : public Work::State {
   Event event() const override { return event_; }
   void throw_if_failed() const override { failure_->throw_if_any(); }
   Work::Times times() const override {
-    const Control::Times& times = failure_->control().times[number_ % Control::kept_times];
+    const Control& control = failure_->control();
+    const auto& kept = kind_ == Kind::mark ? control.marks : control.times;
+    const Control::Times& times = kept[number_ % Control::kept_times];
     if (number_ == 0 || times.number != number_) return {};  // none, or a later one took its place
     return {origin_.host_time(times.start), origin_.host_time(times.end)};
   }
@@ -62,6 +79,7 @@ class CudaRingCommunicator::CudaWork final : public Work::State {
  private:
   std::shared_ptr<Failure> failure_;
   ClockOrigin origin_;
+  Kind kind_;
   std::uint64_t number_ = 0;
   Event event_;
   std::shared_ptr<const CudaWork> launched_;
@@ -77,7 +95,10 @@ CudaRingCommunicator::CudaRingCommunicator(std::shared_ptr<Group> group, int dev
       failure_(std::make_shared<Failure>(group_, make_control(place_), options.timeout)),
       peers_(*group_, place_, soon()),
       ground_(rank(), size(), own_stream_, peers_, shape, failure_->control(), options.timeout,
-              soon()) {
+              soon()),
+      capabilities_(all_capabilities(DeviceKind::cuda)) {
+  capabilities_.can_be_captured = true;
+  capabilities_.cost = cost_between_gpus(peers_.slowest_link(soon()));
   set_clock();
   watch_ = std::thread([this] { watch(); });
 }
@@ -100,15 +121,6 @@ void CudaRingCommunicator::set_clock() {
   launch_clock(own_stream_, &now);
   own_stream_.synchronize();
   clock_ = {device::Clock::now(), now};
-}
-
-const Capabilities& CudaRingCommunicator::capabilities() const {
-  static const Capabilities capabilities = [] {
-    Capabilities all = all_capabilities(DeviceKind::cuda);
-    all.can_be_captured = true;
-    return all;
-  }();
-  return capabilities;
 }
 
 std::string_view CudaRingCommunicator::algorithm_for(std::size_t bytes) const {
@@ -171,27 +183,22 @@ std::unique_ptr<Communicator> CudaRingCommunicator::split(int color, int key) {
 }
 
 // The rank's own kind of stream; UsageError.
-const device::CudaStream& CudaRingCommunicator::own(Stream& stream, CollectiveKind kind) const {
+const device::CudaStream& CudaRingCommunicator::own(Stream& stream, std::string_view what) const {
   const device::CudaStream& cuda = device::cuda_stream(stream);
   if (cuda.place().device != place_.device)
-    throw UsageError(fmt::format("{} on a stream of cuda:{} by a rank of cuda:{}", name_of(kind),
+    throw UsageError(fmt::format("{} on a stream of cuda:{} by a rank of cuda:{}", what,
                                  cuda.place().device, place_.device));
   return cuda;
 }
 
 Work CudaRingCommunicator::submit(const Collective& call, Stream& stream) {
-  const device::CudaStream& cuda = own(stream, call.signature.kind);
+  const device::CudaStream& cuda = own(stream, name_of(call.signature.kind));
   if (cuda.capture() != nullptr) failure_->throw_if_any();  // a graph without it is of no use
-  auto work = std::make_shared<CudaWork>(failure_, clock_);
+  auto work = std::make_shared<CudaWork>(failure_, clock_, CudaWork::Kind::collective);
   if (failure_->find()) return Work(std::move(work));
   try {
     enqueue(call, cuda);
-    const Event end = stream.record();
-    if (cuda.capture() == nullptr) {
-      work->set(add_enqueued(end), end);
-    } else {
-      capture(work, end, *cuda.capture());
-    }
+    follow(work, stream.record(), cuda, [this](const Event& end) { return add_enqueued(end); });
   } catch (const CaptureError&) {
     throw;
   } catch (const Error& error) {
@@ -215,15 +222,27 @@ std::uint64_t CudaRingCommunicator::add_enqueued(const Event& end) {
   return number;
 }
 
-// `end` is an edge of the graph; what a launch enqueues is done with the graph.
-void CudaRingCommunicator::capture(const std::shared_ptr<CudaWork>& work, const Event& end,
-                                   device::CudaCapture& capture) {
+// `count`(end) is the number of what was enqueued last. In a capture `end` is an edge of the graph;
+// what a launch enqueues is counted then, and done with the graph.
+template <class Count>
+void CudaRingCommunicator::follow(const std::shared_ptr<CudaWork>& work, const Event& end,
+                                  const device::CudaStream& stream, Count count) {
+  if (stream.capture() == nullptr) return work->set(count(end), end);
   work->set(0, end);
-  capture.on_launch([this, work](const Event& graph_end) {
-    auto launched = std::make_shared<CudaWork>(failure_, clock_);
-    launched->set(add_enqueued(graph_end), graph_end);
+  stream.capture()->on_launch([this, work, count](const Event& graph_end) {
+    auto launched = std::make_shared<CudaWork>(failure_, clock_, work->kind());
+    launched->set(count(graph_end), graph_end);
     work->set_launched(std::move(launched));
   });
+}
+
+Work CudaRingCommunicator::mark(Stream& stream) {
+  const device::CudaStream& cuda = own(stream, "mark");
+  auto work = std::make_shared<CudaWork>(failure_, clock_, CudaWork::Kind::mark);
+  if (failure_->find()) return Work(std::move(work));
+  launch_mark(cuda, ground_.world());
+  follow(work, stream.record(), cuda, [this](const Event&) { return ++marked_; });
+  return Work(std::move(work));
 }
 
 // Also where this communicator has failed: then it is what the others have to learn.
@@ -244,8 +263,8 @@ Work CudaRingCommunicator::require_vouched(const Vouchers& vouchers, const Signa
 template <class Launch>
 Work CudaRingCommunicator::enqueue_beside(const Signature& call, Stream& stream,
                                           Launch&& launch_on) {
-  const device::CudaStream& cuda = own(stream, call.kind);
-  auto work = std::make_shared<CudaWork>(failure_, clock_);
+  const device::CudaStream& cuda = own(stream, name_of(call.kind));
+  auto work = std::make_shared<CudaWork>(failure_, clock_, CudaWork::Kind::collective);
   try {
     launch_on(cuda);
     last_ = stream.record();

@@ -51,7 +51,7 @@ class CudaRingCommunicator final : public Communicator {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   std::string_view backend() const override { return "ring"; }
-  const Capabilities& capabilities() const override;
+  const Capabilities& capabilities() const override { return capabilities_; }
   std::string_view algorithm_for(std::size_t bytes) const override;
 
   Work all_reduce(Range data, ReduceOp op, Stream& stream, Tag tag) override;
@@ -64,6 +64,7 @@ class CudaRingCommunicator final : public Communicator {
   std::unique_ptr<Communicator> split(int color, int key) override;
   std::shared_ptr<SymmetricBuffer> addressable_memory(std::size_t bytes) override;
   void raise_on_failure(Range words) override;
+  Work mark(Stream& stream) override;
   void abort(int rank, const std::string& cause) override;
 
   // This rank vouches, at this point of the stream, that nothing has failed in this communicator
@@ -79,9 +80,10 @@ class CudaRingCommunicator final : public Communicator {
   Work submit(const Collective& call, Stream& stream);
   void enqueue(const Collective& collective, const device::CudaStream& stream);
   std::uint64_t add_enqueued(const Event& end);
-  void capture(const std::shared_ptr<CudaWork>& work, const Event& end,
-               device::CudaCapture& capture);
-  const device::CudaStream& own(Stream& stream, CollectiveKind kind) const;
+  template <class Count>
+  void follow(const std::shared_ptr<CudaWork>& work, const Event& end,
+              const device::CudaStream& stream, Count count);
+  const device::CudaStream& own(Stream& stream, std::string_view what) const;
   // Work that is no collective, with `launch`(CUDA stream), for `call`.
   template <class Launch>
   Work enqueue_beside(const Signature& call, Stream& stream, Launch&& launch);
@@ -103,7 +105,9 @@ class CudaRingCommunicator final : public Communicator {
   PeerMemory peers_;
   RankWorld ground_;
   ClockOrigin clock_;
+  Capabilities capabilities_;
   std::uint64_t enqueued_ = 0;  // collectives
+  std::uint64_t marked_ = 0;    // marks
   Event last_;                  // the end of the last one
 
   std::mutex mutex_;

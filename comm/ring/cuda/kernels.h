@@ -32,6 +32,9 @@ void launch_require_vouched(const device::CudaStream& stream, const World& world
 // Writes the global timer to the host.
 void launch_clock(const device::CudaStream& stream, std::uint64_t* now);
 
+// Writes it to the control word's marks.
+void launch_mark(const device::CudaStream& stream, const World& world);
+
 // Loads the kernels of a file, so that no first launch waits for the device while a collective is
 // under way there. Returns how many blocks of the largest the device holds.
 int load_ring_kernels(const device::CudaStream& stream, unsigned threads);

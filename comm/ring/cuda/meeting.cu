@@ -73,6 +73,11 @@ __global__ void clock_kernel(std::uint64_t* now) {
   *now = device::global_timer();
 }
 
+__global__ void mark_kernel(World world) {
+  const std::uint64_t now = device::global_timer(), number = ++*world.marks;
+  world.control->marks[number % Control::kept_times] = {number, now, now};
+}
+
 }  // namespace
 
 void launch_all_to_all(const device::CudaStream& stream, int channels, const World& world,
@@ -95,9 +100,14 @@ void launch_clock(const device::CudaStream& stream, std::uint64_t* now) {
   device::launch(stream, {1, 1}, clock_kernel, now);
 }
 
+void launch_mark(const device::CudaStream& stream, const World& world) {
+  device::launch(stream, {1, 1}, mark_kernel, world);
+}
+
 int load_meeting_kernels(const device::CudaStream& stream, unsigned threads) {
   device::load_kernel(stream, meeting_kernel);
   device::load_kernel(stream, clock_kernel);
+  device::load_kernel(stream, mark_kernel);
   int blocks = std::numeric_limits<int>::max();
   for (const std::size_t bytes : {1, 2, 4, 8}) {
     visit_size(bytes, [&]<class T>(base::TypeTag<T>) {

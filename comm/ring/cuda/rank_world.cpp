@@ -38,11 +38,12 @@ RankWorld::RankWorld(int rank, int size, const device::CudaStream& stream, PeerM
   world_.control = &control;
   world_.timeout = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(timeout).count());
-  failed_ = device::Buffer(device_memory_, sizeof(*world_.failed));
-  check_cuda(cudaMemsetAsync(failed_.data(), 0, failed_.bytes(), stream.native()),
-             "cudaMemsetAsync", stream.place());
+  words_ = device::Buffer(device_memory_, sizeof(*world_.marks) + sizeof(*world_.failed));
+  check_cuda(cudaMemsetAsync(words_.data(), 0, words_.bytes(), stream.native()), "cudaMemsetAsync",
+             stream.place());
   check_cuda(cudaStreamSynchronize(stream.native()), "cudaStreamSynchronize", stream.place());
-  world_.failed = static_cast<std::uint32_t*>(failed_.data());
+  world_.marks = static_cast<std::uint64_t*>(words_.data());
+  world_.failed = reinterpret_cast<std::uint32_t*>(world_.marks + 1);
   if (size == 1) return;  // no collective is launched
   require_valid(shape);
   world_.layout.shape.channels = coresident_channels(stream, peers, shape, deadline);

@@ -47,7 +47,7 @@ class RankWorld {
   device::CudaDeviceMemory device_memory_;
   World world_;
   std::shared_ptr<SymmetricBuffer> channels_;
-  device::Buffer failed_;
+  device::Buffer words_;  // of which the world has `failed` and `marks`
   device::Buffer tables_;
   // all_reduce, reduce_scatter, all_gather, then broadcast and reduce by their roots.
   std::vector<RingPlan> plans_;

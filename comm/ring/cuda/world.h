@@ -117,8 +117,9 @@ struct Control {
   struct Times {
     std::uint64_t number, start, end;
   };
-  static constexpr int kept_times = 256;
+  static constexpr int kept_times = 1024;
   Times times[kept_times];
+  Times marks[kept_times];  // the same for marks, which begin and end at once
 };
 
 // Of one rank; an argument of every kernel.
@@ -127,6 +128,7 @@ struct World {
   Layout layout;
   std::byte* const* memory = nullptr;  // of each rank, as seen from here; the table is on the GPU
   std::uint32_t* failed = nullptr;     // on the GPU: not 0 once a block has failed
+  std::uint64_t* marks = nullptr;      // on the GPU: how many there were
   std::int32_t* raised = nullptr;      // on the GPU, somebody else's: 1 from then on
   int raised_count = 0;
   Control* control = nullptr;

@@ -17,6 +17,14 @@ bool can_reach_peer(int device, int peer) {
   return can != 0;
 }
 
+PeerLink peer_link(int device, int peer) {
+  if (device == peer) return PeerLink::none;
+  int atomics = 0;
+  check_cuda(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, device, peer),
+             "cudaDeviceGetP2PAttribute", {.device = device});
+  return atomics != 0 ? PeerLink::nvlink : PeerLink::pcie;
+}
+
 void enable_peer_access(const CudaPlace& place, int peer) {
   if (place.device == peer) return;
   check_cuda(cudaSetDevice(place.device), "cudaSetDevice", place);

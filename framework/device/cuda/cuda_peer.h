@@ -5,11 +5,15 @@
 #include <cstddef>
 
 #include "framework/device/cuda/cuda_error.h"
+#include "framework/device/cuda/peer_link.h"
 
 namespace lockstep::device {
 
 // Whether `device` can address the memory of `peer` directly; true for itself.
 bool can_reach_peer(int device, int peer);
+// What kernels on `device` reach `peer` over. NVLink is known by its atomic operations, which PCIe
+// has none of (cudaDevP2PAttrNativeAtomicSupported).
+PeerLink peer_link(int device, int peer);
 // Lets kernels on `place.device` address the memory of `peer`; without effect where they do
 // already. Throws CudaError where it can't be.
 void enable_peer_access(const CudaPlace& place, int peer);

@@ -1,8 +1,9 @@
 // The `train` program on emulated GPUs. Ranks must be threads (--launcher threads): a machine is
 // one process. From the environment: LOCKSTEP_EMULATION_SEED is the interleaving,
 // LOCKSTEP_EMULATION_DEVICES how many devices there are. LOCKSTEP_EMULATION_APART, where it is set,
-// means that none of them reaches another's memory, and LOCKSTEP_EMULATION_CONTEXTS asks for a line
-// for each host thread: "thread 3 uses cuda:1".
+// means that none of them reaches another's memory, LOCKSTEP_EMULATION_PCIE that PCIe joins them
+// and not NVLink, and LOCKSTEP_EMULATION_CONTEXTS asks for a line for each host thread: "thread 3
+// uses cuda:1".
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   options.seed = number_from("LOCKSTEP_EMULATION_SEED", 1);
   options.devices = static_cast<int>(number_from("LOCKSTEP_EMULATION_DEVICES", 8));
   options.peer_access = std::getenv("LOCKSTEP_EMULATION_APART") == nullptr;
+  options.nvlink = std::getenv("LOCKSTEP_EMULATION_PCIE") == nullptr;
   Machine machine(options);
   const int code = lockstep::train::run_program(argc, argv);
   if (std::getenv("LOCKSTEP_EMULATION_CONTEXTS") != nullptr) print_contexts(machine);

@@ -126,6 +126,41 @@ TEST_P(CapturedRing, ManyReplaysWithoutAWaitBetween) {
       with_timeout(std::chrono::seconds(20)));
 }
 
+// What lies between two marks happened between their times, in a launch as in calls.
+TEST_P(CapturedRing, MarksTellWhenAStreamCameThere) {
+  run_cuda_ranks(
+      2,
+      [](CudaRank& rank) {
+        const OnGpu<float> data(rank.context(), filled(300, 1));
+        CudaRingCommunicator& ring = rank.communicator();
+        std::array<Work, 3> works;
+        const auto enqueue = [&] {
+          works[0] = ring.mark(rank.stream());
+          works[1] = ring.all_reduce(data.range(), ReduceOp::max, rank.stream(), no_tag);
+          works[2] = ring.mark(rank.stream());
+        };
+        auto last = device::Clock::time_point() + std::chrono::nanoseconds(1);
+        const auto expect_order = [&](const Work& before, const Work& call, const Work& after) {
+          after.wait();
+          EXPECT_GE(before.times().start, last);
+          EXPECT_EQ(before.times().start, before.times().end);
+          EXPECT_GE(call.times().start, before.times().end);
+          EXPECT_GE(after.times().start, call.times().end);
+          last = after.times().end;
+        };
+        enqueue();
+        expect_order(works[0], works[1], works[2]);
+        const std::array<Stream*, 1> streams{&rank.stream()};
+        rank.context().compute_stream().wait(rank.stream().record());
+        const auto graph = rank.context().capture(streams, enqueue);
+        for (int i = 0; i < 3; ++i) {
+          graph->launch();
+          expect_order(works[0].launched(), works[1].launched(), works[2].launched());
+        }
+      },
+      with_timeout(std::chrono::seconds(20)));
+}
+
 // Each launch has times of its own, and those of another are not taken for them.
 TEST_P(CapturedRing, TimesAreThoseOfTheLaunch) {
   run_cuda_ranks(
