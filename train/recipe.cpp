@@ -185,7 +185,10 @@ void require_rows_for_batch_norm(const Config& config, nn::Module& model, std::i
 
 std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
                                       comm::Communicator& communicator,
-                                      const models::ModelInput& input, const FaultHook& faults) {
+                                      const models::ModelInput& input, const FaultHook& faults,
+                                      const std::optional<comm::CostModel>& cost) {
+  ReplicaOptions options = replica_options(config, context, faults, communicator.rank());
+  options.cost = cost;
   auto model =
       models::make_model(context, config.model.name, config.model.options, input, *config.seed);
   if (config.data_parallel.buffers == "average" && model->named_buffers().empty())
@@ -202,7 +205,7 @@ std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
       [&config](nn::ParameterArena& arena, const optim::Shard& shard) {
         return make_optimizer(config.optimizer, arena, shard);
       },
-      replica_options(config, context, faults, communicator.rank()));
+      options);
 }
 
 // What products read of the parameters in bfloat16 is written by the optimizer's step, beside the

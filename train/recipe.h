@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "comm/communicator.h"
 #include "data/loader.h"
@@ -34,9 +35,11 @@ void require_rows_for_batch_norm(const Config& config, nn::Module& model, std::i
                                  int workers);
 
 // Collective: the model for data of this kind, initialised from the seed, as this rank's replica.
+// `cost`: see ReplicaOptions.
 std::unique_ptr<Replica> make_replica(const Config& config, Context& context,
                                       comm::Communicator& communicator,
-                                      const models::ModelInput& input, const FaultHook& faults);
+                                      const models::ModelInput& input, const FaultHook& faults,
+                                      const std::optional<comm::CostModel>& cost = std::nullopt);
 
 // For training on a GPU that multiplies in bfloat16, once the parameters are what it starts with.
 void keep_working_copy(Replica& replica);

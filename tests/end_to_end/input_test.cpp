@@ -165,6 +165,57 @@ TEST(RunFolder, ThatCannotBeIsFoundBeforeTheFirstStep) {
 }
 
 // CONF-1: what a key is set to shows in the effective configuration that a run keeps.
+// With a number of workers check-config refuses what train does on this machine, in its words;
+// without, the file may be for another machine, and a line says what would be refused here.
+TEST(Configuration, IsCheckedForThisMachineWhereWorkersAreGiven) {
+  const Sandbox sandbox;
+  struct Case {
+    Arguments more;
+    int code;
+    std::string text;
+  };
+  const std::vector<Case> cases{
+      {{"--device", "cpu", "--set", "compute.graph=on"}, 2, "compute.graph: found on"},
+      {{"--set", "compute.products=tf32", "--device", "cpu"}, 2, "compute.products: found tf32"},
+      {{"--backend", "gloo", "--set", "comm.algorithm=two_shot"}, 2, "error: comm."},
+      {{"--interface", "nosuch0"}, 2, "comm.interface: found nosuch0"},
+  };
+  for (const Case& c : cases) {
+    Arguments check{train_program, "check-config", "config.yaml", "--gpus", "2"};
+    check.insert(check.end(), c.more.begin(), c.more.end());
+    const auto checked = sandbox.run(check);
+    EXPECT_EQ(checked.exit_code, c.code) << checked.output;
+    EXPECT_THAT(checked.last_line, HasSubstr(c.text));
+    const auto trained = sandbox.run(sandbox.train(2, {}, c.more));
+    EXPECT_EQ(trained.exit_code, c.code);
+    EXPECT_EQ(trained.last_line, checked.last_line);
+  }
+}
+
+TEST(Configuration, ForGpusIsRightAndRefusedHere) {
+  const Sandbox sandbox;
+  const Arguments settings{"--set", "compute.graph=on", "--set", "compute.products=bfloat16"};
+  for (const bool has_gpus : {false, true}) {
+    Arguments check{LOCKSTEP_TRAIN_EMULATED, "check-config", "config.yaml"};
+    check.insert(check.end(), settings.begin(), settings.end());
+    const Environment environment{{"LOCKSTEP_EMULATION_DEVICES", has_gpus ? "2" : "0"}};
+    const auto file = sandbox.run(check, environment);
+    EXPECT_EQ(file.exit_code, 0) << file.output;
+    EXPECT_EQ(file.output.find("warning: train would refuse this on this machine: compute.") !=
+                  std::string::npos,
+              !has_gpus)
+        << file.output;
+    check.insert(check.end(), {"--gpus", "2"});
+    const auto here = sandbox.run(check, environment);
+    EXPECT_EQ(here.exit_code, has_gpus ? 0 : 2) << here.output;
+    if (has_gpus) {
+      EXPECT_THAT(here.output,
+                  AllOf(HasSubstr("# world size 2: training on 2 GPUs"), HasSubstr("device: cuda"),
+                        HasSubstr("# backend ring: auto"), HasSubstr("backend: ring")));
+    }
+  }
+}
+
 TEST(Configuration, EffectiveIsKeptAndReadsBack) {
   const Sandbox sandbox;
   sandbox.write("other.yaml", base_config);

@@ -4,7 +4,8 @@
 
 #include <set>
 
-#include "tests/end_to_end/sandbox.h"
+#include "comm/backend.h"
+#include "tests/end_to_end/emulated_gpus.h"
 #include "train/tuning_file.h"
 
 namespace lockstep::tests {
@@ -52,6 +53,72 @@ TEST(Plan, FollowsATuningFileAsARunDoes) {
   EXPECT_EQ(Json::parse(end.output)["buckets"][0]["algorithm"], "ring");
   EXPECT_EQ(sandbox.run(plan(settings, {"--gpus", "2"})).exit_code, 2);  // measured for 3 only
   EXPECT_EQ(sandbox.run(plan({"comm.tuning_file=absent.yaml"})).exit_code, 2);
+}
+
+// The size of the buckets follows from the backend's costs, which are those that its ranks have.
+TEST(Plan, ChoosesSizesForEveryBackendAsARunDoes) {
+  const Sandbox sandbox;
+  const Arguments settings{"data_parallel.bucket_mib=auto", "model.hidden=[360, 360]",
+                           "train.steps=1", "train.evaluate_every=0",
+                           "checkpoint.every_epochs=null"};
+  for (const char* const backend : {"ring", "gloo"}) {
+    if (!comm::find_backend(backend).built_in) continue;
+    const auto printed =
+        sandbox.run(plan(settings, {"--json", "--gpus", "2", "--backend", backend}));
+    ASSERT_EQ(printed.exit_code, 0) << printed.output;
+    const Json document = Json::parse(printed.output);
+    EXPECT_EQ(document["device"], "cpu");
+    EXPECT_EQ(document["cost"]["source"], "rounded from benchmarks/README.md");
+    const auto run = sandbox.run(sandbox.train(2, settings, {"--backend", backend}));
+    EXPECT_THAT(run.output,
+                HasSubstr("buckets: " + std::to_string(document["buckets"].size()) + " bucket"));
+  }
+}
+
+TEST(Plan, ForGpusGoesByTheLinksBetweenThem) {
+  const Sandbox sandbox(few_rows);
+  const Arguments settings{"data_parallel.bucket_mib=auto", "model.hidden=[360, 360]",
+                           "train.steps=1", "train.evaluate_every=0",
+                           "checkpoint.every_epochs=null"};
+  std::vector<std::size_t> buckets;
+  for (const bool pcie : {false, true}) {
+    Environment environment = seed(1);
+    if (pcie) environment["LOCKSTEP_EMULATION_PCIE"] = "1";
+    Arguments command = plan(settings, {"--gpus", "2", "--device", "cuda"});
+    command.front() = LOCKSTEP_TRAIN_EMULATED;
+    const auto table = sandbox.run(command, environment);
+    ASSERT_EQ(table.exit_code, 0) << table.output;
+    EXPECT_THAT(table.output, AllOf(HasSubstr("2 workers on cuda"),
+                                    HasSubstr(pcie ? "assumed for PCIe 4" : "assumed for NVLink 3"),
+                                    HasSubstr("not measured")));
+    command.emplace_back("--json");
+    const Json document = Json::parse(sandbox.run(command, environment).output);
+    buckets.push_back(document["buckets"].size());
+    const auto run = sandbox.run(on_gpus(sandbox, 2, settings), environment);
+    EXPECT_THAT(run.output, HasSubstr("buckets: " + std::to_string(buckets.back()) + " bucket"));
+    std::set<std::string> algorithms;
+    for (const auto& bucket : document["buckets"]) algorithms.insert(bucket["algorithm"]);
+    EXPECT_THAT(run.output, HasSubstr("all-reduced by " + *algorithms.begin()));
+  }
+  EXPECT_GT(buckets[1], buckets[0]);
+}
+
+TEST(Plan, RefusesWhatARunOnGpusWould) {
+  const Sandbox sandbox(few_rows);
+  const auto gpus = [&](const Arguments& settings) {
+    Arguments command = plan(settings, {"--gpus", "2", "--device", "cuda"});
+    command.front() = LOCKSTEP_TRAIN_EMULATED;
+    return sandbox.run(command);
+  };
+  EXPECT_EQ(gpus({}).exit_code, 0);
+  const auto tuned = gpus({"comm.tuning_file=tuning.yaml"});
+  EXPECT_EQ(tuned.exit_code, 2);
+  EXPECT_THAT(tuned.output, HasSubstr("comm.tuning_file: serves workers on CPUs"));
+  EXPECT_EQ(gpus({"comm.algorithm=halving_doubling"}).exit_code, 2);
+  // Nor what one here would.
+  const auto graph = sandbox.run(plan({"compute.graph=on"}, {"--device", "cpu"}));
+  EXPECT_EQ(graph.exit_code, 2);
+  EXPECT_THAT(graph.output, HasSubstr("compute.graph: found on"));
 }
 
 // PERF-2: 1,000 tiny parameters, and one of 8 MB in the first layer, whose gradient comes last.

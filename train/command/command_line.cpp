@@ -105,16 +105,7 @@ class Parser {
   Parser() {
     app_.set_version_flag("--version", std::string(program_version()));
     add_config_options(app_);
-    workers_option_ =
-        app_.add_option("--gpus", workers_, "Number of replicas, one for each GPU or CPU worker")
-            ->type_name("N");
-    for (std::size_t i = 0; i < shorthands.size(); ++i) {
-      app_.add_option(
-              shorthands[i].flag, values_[i],
-              fmt::format("{}; the same as --set {}=...", shorthands[i].doc, shorthands[i].key))
-          ->type_name("VALUE");
-    }
-    add_launch_options(app_);
+    add_run_options(app_);
     resume_option_ = app_.add_option("--resume", resume_,
                                      "Go on from a checkpoint or from the newest one of a run's "
                                      "folder; without PATH from the newest of this configuration")
@@ -125,6 +116,7 @@ class Parser {
         app_.add_subcommand("check-config", "Check a configuration and print the effective one");
     check_->add_option("FILE", check_file_, "The configuration");
     check_->add_option("--set", sets_, "Override a key")->type_name("KEY=VALUE")->take_all();
+    add_run_options(*check_);
     check_->add_flag("--reference", reference_, "Print the reference of all keys instead");
 
     compare_ =
@@ -150,9 +142,9 @@ class Parser {
     plan_->add_option("--config", planned_.config, "The configuration")
         ->type_name("FILE")
         ->required();
-    plan_->add_option("--gpus", workers_, "Number of replicas")->type_name("N");
     plan_->add_flag("--json", planned_.json, "For programs");
     plan_->add_option("--set", sets_, "Override a key")->type_name("KEY=VALUE")->take_all();
+    add_run_options(*plan_);
     evaluate_ = app_.add_subcommand(
         "evaluate", "Evaluate a checkpoint on the test data, on any number of workers");
     evaluate_->add_option("CHECKPOINT", checkpoint_, "The file, or the folder of a run")
@@ -184,7 +176,7 @@ class Parser {
     if (compare_->parsed()) return compare_request();
     if (plan_->parsed()) {
       planned_.overrides = overrides();
-      planned_.workers = parse_workers(workers_);
+      read_workers(planned_, *plan_);
       return planned_;
     }
     if (check_->parsed()) return check_request();
@@ -206,11 +198,24 @@ class Parser {
         ->take_all();
   }
 
+  // Of what a run comes to.
+  void add_run_options(CLI::App& app) {
+    app.add_option("--gpus", workers_, "Number of replicas, one for each GPU or CPU worker")
+        ->type_name("N");
+    for (std::size_t i = 0; i < shorthands.size(); ++i) {
+      app.add_option(
+             shorthands[i].flag, values_[i],
+             fmt::format("{}; the same as --set {}=...", shorthands[i].doc, shorthands[i].key))
+          ->type_name("VALUE");
+    }
+    add_launch_options(app);
+  }
+
   void add_launch_options(CLI::App& app) {
     app.add_option("--launcher", launcher_,
                    "processes, or threads of one process, which workers that share a GPU must be")
         ->type_name("KIND");
-    app.add_flag("--oversubscribe", request_.oversubscribe, "Allow several workers on one GPU");
+    app.add_flag("--oversubscribe", oversubscribe_, "Allow several workers on one GPU");
   }
 
   void refuse_extras() const {
@@ -248,7 +253,11 @@ class Parser {
   Request check_request() {
     if (reference_) return ReferenceRequest{};
     if (check_file_.empty()) throw ConfigError("check-config: expected a FILE or --reference");
-    return CheckConfigRequest{check_file_, overrides()};
+    CheckConfigRequest request;
+    request.config = check_file_;
+    request.overrides = overrides();
+    read_workers(request, *check_);
+    return request;
   }
 
   Request train_request() {
@@ -263,17 +272,23 @@ class Parser {
 
   Request run_request() {
     request_.overrides = overrides();
-    request_.workers = parse_workers(workers_);
-    request_.workers_given = workers_option_->count() > 0;
+    read_workers(request_, evaluate_->parsed() ? *evaluate_ : app_);
+    return request_;
+  }
+
+  // `app`: where they were given.
+  void read_workers(WorkersRequest& request, const CLI::App& app) const {
+    request.workers = parse_workers(workers_);
+    request.workers_given = app.get_option("--gpus")->count() > 0;
+    request.oversubscribe = oversubscribe_;
     if (launcher_ == "processes") {
-      request_.kind = LaunchKind::processes;
+      request.kind = LaunchKind::processes;
     } else if (launcher_ == "threads") {
-      request_.kind = LaunchKind::threads;
+      request.kind = LaunchKind::threads;
     } else if (launcher_) {
       throw ConfigError(
           fmt::format("--launcher: found {}, expected processes or threads", *launcher_));
     }
-    return request_;
   }
 
   std::vector<Override> overrides() const {
@@ -291,7 +306,6 @@ class Parser {
   CLI::App* plan_ = nullptr;
   CLI::App* evaluate_ = nullptr;
   CLI::App* inspect_ = nullptr;
-  CLI::Option* workers_option_ = nullptr;
   CLI::Option* resume_option_ = nullptr;
   TrainRequest request_;
   CompareOptions comparison_;
@@ -302,6 +316,7 @@ class Parser {
   std::string rounds_ = "3";
   std::string workers_ = "1";
   std::optional<std::string> launcher_;
+  bool oversubscribe_ = false;
   std::string resume_;
   std::vector<std::string> sets_;
   std::array<std::optional<std::string>, shorthands.size()> values_;

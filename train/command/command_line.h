@@ -6,28 +6,20 @@
 #include <variant>
 #include <vector>
 
+#include "train/command/check_command.h"
 #include "train/command/plan_command.h"
+#include "train/command/run_setup.h"
 #include "train/compare/compare.h"
 #include "train/config/load.h"
-#include "train/launch/launch.h"
 
 namespace lockstep::train {
 
-struct TrainRequest {
+struct TrainRequest : WorkersRequest {
   std::string config;  // as given
   std::vector<Override> overrides;
-  int workers = 1;
-  bool workers_given = false;      // by --gpus
-  std::optional<LaunchKind> kind;  // by --launcher
-  bool oversubscribe = false;
   std::optional<std::string> resume;  // empty: the newest checkpoint
   // Instead of training: a checkpoint to evaluate, which holds its own configuration.
   std::optional<std::string> evaluate;
-};
-
-struct CheckConfigRequest {
-  std::string config;
-  std::vector<Override> overrides;
 };
 
 struct ReferenceRequest {};  // docs/configuration.md

@@ -6,6 +6,7 @@
 #include <array>
 #include <future>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "comm/backend.h"
 #include "comm/memory/group.h"
@@ -16,7 +17,6 @@
 #include "train/config/locate.h"
 #include "train/exit_code.h"
 #include "train/recipe.h"
-#include "train/tuning_file.h"
 
 namespace lockstep::train {
 namespace {
@@ -36,6 +36,8 @@ struct Row {
 struct Plan {
   std::string backend;
   int workers = 1;
+  DeviceKind device = DeviceKind::cpu;
+  std::optional<comm::CostEstimate> cost;  // that the size of the buckets follows from
   std::vector<Row> rows;
 };
 
@@ -51,13 +53,20 @@ std::vector<Part> parts_of(const comm::Bucket& bucket, const nn::ParameterArena&
   return parts;
 }
 
-// What all-reduces of these sizes are done by. Only the project's own ring tells, when its ranks
-// have met; here they are threads.
-std::vector<std::string> algorithms(const Config& config, const std::string& backend, int workers,
+// What all-reduces of these sizes are done by. Only the project's own ring tells: between CPUs when
+// its ranks have met, which are threads here.
+std::vector<std::string> algorithms(const RunSetup& setup,
                                     const std::vector<comm::Bucket>& buckets) {
+  const Config& config = setup.config;
   std::vector<std::string> names(buckets.size(), config.comm.algorithm);
-  if (backend != "ring") return names;
-  auto groups = comm::make_thread_groups(workers);
+  if (setup.backend.name != "ring") return names;
+  if (setup.device_kind() == DeviceKind::cuda) {
+    for (std::size_t b = 0; b < buckets.size(); ++b)
+      names[b] =
+          comm::cuda_ring_algorithm(config.comm.algorithm, buckets[b].bytes(), setup.workers);
+    return names;
+  }
+  auto groups = comm::make_thread_groups(setup.workers);
   std::vector<std::future<std::unique_ptr<comm::Communicator>>> ranks;
   for (auto& group : groups)
     ranks.push_back(std::async(std::launch::async, [&config, &group] {
@@ -70,35 +79,33 @@ std::vector<std::string> algorithms(const Config& config, const std::string& bac
   return names;
 }
 
-// Lays out a replica in a world of its own, as training does: the plan does not know the number of
-// workers, only the algorithms do.
+// Lays out a replica in a world of its own, on a CPU, as training does: the layout knows neither
+// the number of workers nor their device, only costs and algorithms do.
 Plan make_plan(const PlanRequest& request) {
-  Config config = load_config(locate_config(request.config), request.overrides);
-  const auto choice = comm::choose_backend({.backend = config.comm.backend,
-                                            .algorithm = config.comm.algorithm,
-                                            .device = DeviceKind::cpu,
-                                            .ranks_are_threads = false});
-  if (!config.data_parallel.bucket_mib && choice.name != "ring")
-    throw ConfigError(fmt::format(
-        "data_parallel.bucket_mib: found auto with the backend {}, whose costs are known to its "
-        "ranks alone; train plan expects a size, or the backend ring",
-        choice.name));
-  if (choice.name == "ring" && config.comm.algorithm == "auto")
-    take_tuning_file(config.comm, "processes", request.workers);
+  RunSetup setup =
+      choose_setup(load_config(locate_config(request.config), request.overrides), request);
+  choose_places_and_tuning(setup, /*checkpoint=*/"");
+  Config& config = setup.config;
   if (!config.seed) config.seed = 0;  // the values do not matter
+  const comm::CostEstimate cost = comm::find_backend(setup.backend.name).cost(setup.device.gpus);
   const data::DatasetInfo data = data::DatasetFile(config.data.file).info();
   const auto context = device::make_cpu_context();
   auto groups = comm::make_thread_groups(1);
   const auto communicator = comm::make_ring_communicator(std::move(groups[0]), {});
   const auto replica =
       make_replica(config, *context, *communicator,
-                   {data.feature_shape, data.classes, config.train.dtype}, FaultHook());
+                   {data.feature_shape, data.classes, config.train.dtype}, FaultHook(), cost.cost);
   const auto& buckets = replica->averager().plan().buckets;
-  const auto names = algorithms(config, choice.name, request.workers, buckets);
-  Plan plan{choice.name, request.workers, {}};
+  const auto names = algorithms(setup, buckets);
+  Plan plan{setup.backend.name, setup.workers, setup.device_kind(), {}, {}};
+  if (!config.data_parallel.bucket_mib) plan.cost = cost;
   for (std::size_t b = 0; b < buckets.size(); ++b)
     plan.rows.push_back({buckets[b], names[b], parts_of(buckets[b], replica->arena())});
   return plan;
+}
+
+std::string name_of(DeviceKind device) {
+  return device == DeviceKind::cuda ? "cuda" : "cpu";
 }
 
 std::string described(const std::vector<Part>& parts) {
@@ -134,9 +141,15 @@ void print_table(const Plan& plan) {
     for (std::size_t c = 0; c < columns; ++c) widths[c] = std::max(widths[c], line[c].size());
   fmt::print(
       "{} bucket{} of {} in all, in the order in which the backward pass fills them; {} "
-      "worker{}, backend {}\n\n",
+      "worker{} on {}, backend {}\n",
       plan.rows.size(), plan.rows.size() == 1 ? "" : "s", base::format_bytes(bytes), plan.workers,
-      plan.workers == 1 ? "" : "s", plan.backend);
+      plan.workers == 1 ? "" : "s", name_of(plan.device), plan.backend);
+  if (plan.cost)
+    fmt::print(
+        "as large as latency and bandwidth of an all-reduce make best: {} and {:g} GB/s, {}\n",
+        base::format_duration(plan.cost->cost.latency), plan.cost->cost.bytes_per_second / 1e9,
+        plan.cost->source);
+  fmt::print("\n");
   for (const Cells& line : lines)
     fmt::print("{:>{}}  {:<{}}  {:>{}}  {:>{}}  {:>{}}  {:<{}}  {}\n", line[0], widths[0], line[1],
                widths[1], line[2], widths[2], line[3], widths[3], line[4], widths[4], line[5],
@@ -145,7 +158,12 @@ void print_table(const Plan& plan) {
 
 void print_json(const Plan& plan) {
   using Json = nlohmann::ordered_json;
-  Json document{{"backend", plan.backend}, {"workers", plan.workers}};
+  Json document{
+      {"backend", plan.backend}, {"workers", plan.workers}, {"device", name_of(plan.device)}};
+  if (plan.cost)
+    document["cost"] = {{"latency", plan.cost->cost.latency},
+                        {"bytes_per_second", plan.cost->cost.bytes_per_second},
+                        {"source", plan.cost->source}};
   Json& buckets = document["buckets"] = Json::array();
   for (const auto& [bucket, algorithm, parts] : plan.rows) {
     Json tensors = Json::array();

@@ -5,14 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "train/command/run_setup.h"
 #include "train/config/load.h"
 
 namespace lockstep::train {
 
-struct PlanRequest {
+struct PlanRequest : WorkersRequest {
   std::string config;
   std::vector<Override> overrides;
-  int workers = 1;
   bool json = false;
 };
 

@@ -8,8 +8,6 @@
 #include "train/checkpoint.h"
 #include "train/command/command_line.h"
 #include "train/command/train_command.h"
-#include "train/config/load.h"
-#include "train/config/locate.h"
 #include "train/config/print.h"
 #include "train/exit_code.h"
 
@@ -25,11 +23,7 @@ struct Command {
   int operator()(const TrainRequest& request) const { return train(request); }
   int operator()(const CompareOptions& request) const { return compare(request); }
   int operator()(const PlanRequest& request) const { return print_plan(request); }
-  int operator()(const CheckConfigRequest& request) const {
-    const Config config = load_config(locate_config(request.config), request.overrides);
-    print(to_yaml(config, Comments::with));
-    return exit_done;
-  }
+  int operator()(const CheckConfigRequest& request) const { return check_config(request); }
   int operator()(const ReferenceRequest&) const {
     print(configuration_reference());
     return exit_done;

@@ -2,28 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <random>
 #include <utility>
 
 #include "comm/backend.h"
 #include "comm/mpi/mpi.h"
-#include "comm/ring/ring.h"
 #include "framework/base/log.h"
 #include "train/checkpoint.h"
 #include "train/checkpoint_folder.h"
 #include "train/command/host.h"
 #include "train/command/mpi_run.h"
 #include "train/command/run_folder.h"
-#include "train/config/document.h"
+#include "train/command/run_setup.h"
 #include "train/config/locate.h"
 #include "train/config/print.h"
-#include "train/config/rules.h"
 #include "train/fault.h"
-#include "train/placement.h"
 #include "train/run_rank.h"
-#include "train/tuning_file.h"
 
 namespace lockstep::train {
 namespace {
@@ -68,82 +63,18 @@ Task task_of(const TrainRequest& request) {
   return task;
 }
 
-// The number of ranks: of --gpus, or of the mpirun that started this program.
-int count_workers(const TrainRequest& request,
-                  const std::optional<comm::MpiEnvironment>& mpi_place) {
-  if (!mpi_place) return request.workers;
-  if (request.workers_given && request.workers != mpi_place->size)
-    throw ConfigError(fmt::format(
-        "--gpus: found {}, but mpirun started {} processes; leave it out or make them equal",
-        request.workers, mpi_place->size));
-  return mpi_place->size;
+std::string ignored_variables(bool under_mpirun) {
+  const auto ignored = foreign_variables();
+  if (ignored.empty() || under_mpirun) return {};
+  return fmt::format("ignored from the environment, the command line goes before it: {}",
+                     fmt::join(ignored, ", "));
 }
 
-// Of a configuration whose device has been chosen.
-DeviceKind device_kind(const Config& config) {
-  return config.compute.device == "cuda" ? DeviceKind::cuda : DeviceKind::cpu;
-}
-
-// Kernels of several processes take turns on a GPU, and those of collectives wait for each other.
-LaunchKind choose_launcher(const std::optional<LaunchKind>& asked, const DeviceChoice& device) {
-  if (!device.shares_gpus) return asked.value_or(LaunchKind::processes);
-  if (asked == LaunchKind::processes)
-    throw ConfigError(
-        "--launcher: found processes, expected threads for workers that share a GPU, where what "
-        "waits for each other has to run side by side");
-  return LaunchKind::threads;
-}
-
-comm::BackendChoice choose_backend(const Config& config, int workers, LaunchKind kind,
-                                   const DeviceChoice& device) {
-  const int ranks_per_host = config.comm.ranks_per_host.value_or(workers);
-  return comm::choose_backend({.backend = config.comm.backend,
-                               .algorithm = config.comm.algorithm,
-                               .device = device_kind(config),
-                               .ranks_are_threads = kind == LaunchKind::threads,
-                               .workers = workers,
-                               .hosts = 1 + (workers - 1) / ranks_per_host,
-                               .most_workers_on_host = std::min(workers, ranks_per_host),
-                               .gpus_have_peer_access = comm::gpus_reach_each_other(device.gpus),
-                               .workers_share_gpus = device.shares_gpus});
-}
-
-// Sets comm.tuning: what the tuning file says for this run; where the configuration says nothing,
-// what a run of as many ranks that is resumed had, since it sets the order of summation. Returns a
-// line for the log.
-std::string resolve_tuning(Config& config, int workers, LaunchKind kind,
-                           const std::string& checkpoint) {
-  Config::Comm& comm = config.comm;
-  if (comm.backend != "ring" || comm.algorithm != "auto") return {};
-  if (config.compute.device == "cuda") {
-    if (comm.tuning || comm.tuning_file)
-      throw ConfigError(fmt::format("comm.{}: serves workers on CPUs, found workers on GPUs",
-                                    comm.tuning ? "tuning" : "tuning_file"));
-    return {};
-  }
-  if (const std::string file =
-          take_tuning_file(comm, kind == LaunchKind::threads ? "threads" : "processes", workers);
-      !file.empty())
-    return fmt::format("all-reduce by the tuning file '{}': {}", file, *comm.tuning);
-  if (comm.tuning || checkpoint.empty()) return {};
-  const CheckpointSummary saved = summarize_checkpoint(checkpoint);
-  if (saved.progress.world_size != workers) return {};
-  // Not parse_config(): another version's configuration may have had other keys.
-  for (const Entry& entry : read_document(saved.config, checkpoint).entries)
-    if (entry.path == "comm.tuning" && entry.value)
-      if (const auto* tuning = std::get_if<std::string>(&*entry.value)) comm.tuning = *tuning;
-  return comm.tuning ? fmt::format("all-reduce as before the checkpoint: {}", *comm.tuning) : "";
-}
-
-void log_start(const Log& log, const Config& config, int workers, const DeviceChoice& device,
-               const comm::BackendChoice& backend, bool seed_was_drawn, bool under_mpirun) {
-  log.info("world size {}: {}", workers, device.line);
-  log.info("backend {}: {}", backend.name, backend.reason);
-  if (seed_was_drawn) log.info("no seed given, drew {}", *config.seed);
-  if (const auto ignored = foreign_variables(); !ignored.empty() && !under_mpirun) {
-    log.info("ignored from the environment, the command line goes before it: {}",
-             fmt::join(ignored, ", "));
-  }
+void log_start(const Log& log, const RunSetup& setup, bool seed_was_drawn) {
+  for (const std::string& line : setup.lines()) log.info("{}", line);
+  if (seed_was_drawn) log.info("no seed given, drew {}", *setup.config.seed);
+  if (const std::string line = ignored_variables(setup.mpi_place.has_value()); !line.empty())
+    log.info("{}", line);
 }
 
 }  // namespace
@@ -151,36 +82,22 @@ void log_start(const Log& log, const Config& config, int workers, const DeviceCh
 int train(const TrainRequest& request) {
   const auto started = std::chrono::steady_clock::now();
   const auto [given, name, checkpoint] = task_of(request);
-  Config config = given;
   static_cast<void>(FaultHook::from_environment());  // understood before anything starts
-  const std::optional<Endpoint> endpoint = choose_endpoint(config.comm);
-  const std::optional<comm::MpiEnvironment> mpi_place = mpirun_place(config);
-  const int workers = count_workers(request, mpi_place);
-  const DeviceChoice device = choose_device(config.compute.device, workers, request.oversubscribe);
-  config.compute.device = device.device;
-  const LaunchKind kind = choose_launcher(request.kind, device);
-  const comm::BackendChoice backend = choose_backend(config, workers, kind, device);
-  config.comm.backend = backend.name;
-  if (backend.name.find('+') == std::string::npos) config.comm.ranks_per_host.reset();
-  // What goes with auto need not go with what was chosen.
-  if (const auto broken = broken_rules(config); !broken.empty())
-    throw ConfigError(fmt::format("{}: {}", broken.front().key, broken.front().text));
+  RunSetup setup = choose_setup(given, request);
+  Config& config = setup.config;
+  const auto& mpi_place = setup.mpi_place;
   if (mpi_place && mpi_place->rank > 0) return lend_mpi_seat(*mpi_place, config);
-  const PlacementChoice placement = choose_placement(config.compute, workers);
-  config.compute.pin = placement.pin ? "on" : "off";
+  choose_places_and_tuning(setup, checkpoint);
   const bool draw_seed = !config.seed;
   if (draw_seed) config.seed = std::random_device()();
 
-  const std::string tuning_line = resolve_tuning(config, workers, kind, checkpoint);
   const std::string folder = make_run_folder(config, name);
   const Log log(base::log_level_from_name(config.run.log_level), "", folder + "/launcher.log");
-  log_start(log, config, workers, device, backend, draw_seed, mpi_place.has_value());
-  log.info("{}", placement.line);
-  if (!tuning_line.empty()) log.info("{}", tuning_line);
+  log_start(log, setup, draw_seed);
   log.info("files of this run: {}", folder);
   LaunchOptions options;
-  options.workers = workers;
-  options.kind = kind;
+  options.workers = setup.workers;
+  options.kind = setup.kind;
   options.settings = {
       {config_key, to_yaml(config)},
       {folder_key, folder},
@@ -188,10 +105,10 @@ int train(const TrainRequest& request) {
       {resume_key, checkpoint},
       {evaluate_key, request.evaluate ? "only" : ""}};
   options.log_folder = folder;
-  options.listen = endpoint;
+  options.listen = setup.endpoint;
   std::optional<MpiSeats> seats;  // outlives the ranks
-  if (comm::find_backend(backend.name).takes_mpi_seats) {
-    seats.emplace(mpi_place, workers, config, folder, log);
+  if (comm::find_backend(config.comm.backend).takes_mpi_seats) {
+    seats.emplace(mpi_place, setup.workers, config, folder, log);
     options.settings[comm::mpi_seats_key] = seats->address();
   }
   return launch(options, train_rank, log);
