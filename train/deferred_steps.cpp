@@ -106,7 +106,9 @@ std::vector<comm::Work> DeferredSteps::enqueue_calls(const data::Batch& batch) {
   if (&communication != &compute) communication.wait(compute.record());
   const comm::Work summary =
       replica_.communicator().all_reduce(range_of(summary_), comm::ReduceOp::sum, communication);
-  const auto gathers = replica_.enqueue_update(/*in_graph=*/graph_.may_capture());
+  // In all steps of a run that may be captured: an arrival that a step before left behind would be
+  // waited for inside the capture.
+  const auto gathers = replica_.enqueue_update(/*parameters_arrive=*/graph_.may_capture());
   summary.wait_on(compute);
   replica_.buffers().end();
   reduced_bytes_ = replica_.averager().bytes_this_step();
@@ -135,7 +137,8 @@ DeferredSteps::Result DeferredSteps::read() {
   pending_.pop_front();
   step.copied.wait();
   Slot& slot = slots_[step.slot];
-  // Whatever failed, the summary did too, or was never reached.
+  // Throws what any collective of the communicator has failed with so far. Those that bring
+  // parameters may be on their way still, and are seen at the next read.
   if (!is_complete(slot)) step.works.back().wait();
   kernels::throw_noted(slot.noted.values());
   const auto now = device::Clock::now();
@@ -189,7 +192,6 @@ StepParts DeferredSteps::parts_of(const Pending& step, device::Clock::time_point
 
 void DeferredSteps::undo(const Start& read) {
   replica_.undo_updates(read.step, step_ - read.step + 1);
-  step_ = read.step - 1;
 }
 
 std::vector<StepRecord> DeferredSteps::finish() {

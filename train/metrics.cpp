@@ -171,7 +171,7 @@ void Metrics::times_line(std::int64_t epoch, const EpochTimes& times) {
     const RankTimes& rank = times.ranks[static_cast<std::size_t>(slowest)];
     text += fmt::format(
         ", exposed communication {:.1f} %, {:.0f} % of the communication hidden; most waited for: "
-        "rank {}, {:.1f} % of their time, last at {} of {} collectives",
+        "rank {}, {:.1f} % of the others' time, last at {} of {} collectives",
         percent(mean.exposed, mean.step), 100 * mean.overlap(), slowest,
         100 * times.waited_share(slowest), rank.last, times.collectives);
   }

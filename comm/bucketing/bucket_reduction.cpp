@@ -26,8 +26,9 @@ class JoinedWork final : public Work::State {
     return all;
   }
 
-  // A launch has one end for all that was captured.
+  // For joins that were captured: a launch has one end for all of it. An empty one is itself.
   std::shared_ptr<const State> launched() const override {
+    if (parts_.empty()) return nullptr;
     std::vector<Work> parts;
     for (const Work& part : parts_) parts.push_back(part.launched());
     Event end = parts.back().event();

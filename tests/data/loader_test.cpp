@@ -383,7 +383,12 @@ TEST_F(OneLoaderTest, PrefetchHidesReadingAndWaitingIsCounted) {  // PERF-3
     loader.next();
     std::vector<double> seconds;
     for (int step = 1; step <= 8; ++step) {
-      while (prefetch > 0 && being_read <= step) std::this_thread::yield();
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      while (prefetch > 0 && being_read <= step) {
+        std::this_thread::yield();
+        if (std::chrono::steady_clock::now() > deadline)
+          throw std::runtime_error("nothing is read ahead");
+      }
       const double before = loader.wait_seconds();
       loader.next();
       seconds.push_back(loader.wait_seconds() - before);

@@ -214,6 +214,7 @@ TEST(NonFiniteParameter, IsSavedWhereTheChecksAreTurnedOff) {
                                                  "train.steps=5", "train.evaluate_every=0"}),
                                {{"TRAIN_FAULT", "step=5,at=after_step,do=inf"}});
   EXPECT_EQ(end.exit_code, 0) << end.output;
+  EXPECT_THAT(newest_checkpoint_of(run_folder(sandbox, end)), HasSubstr("step-00000005.h5"));
 }
 
 TEST(NonFiniteGradient, IsSkippedOnAllRanks) {

@@ -12,10 +12,16 @@ namespace lockstep::train {
 
 namespace {
 
-// The setting that has to see all gradients before any parameter is updated, if there is one.
-const char* decision_over_all_gradients(const Config& config) {
+// The setting by which an update may be left out, if there is one.
+const char* skip_setting(const Config& config) {
   if (config.train.on_nonfinite == "skip") return "train.on_nonfinite: skip";
   if (config.train.loss_scale == "dynamic") return "train.loss_scale: dynamic";
+  return nullptr;
+}
+
+// The setting that has to see all gradients before any parameter is updated, if there is one.
+const char* decision_over_all_gradients(const Config& config) {
+  if (const char* const skips = skip_setting(config)) return skips;
   if (config.optimizer.clip_norm) return "optimizer.clip_norm";
   if (config.data_parallel.sharding == "optimizer") return "data_parallel.sharding: optimizer";
   return nullptr;
@@ -87,7 +93,7 @@ std::string why_no_products(const Config& config) {
 }  // namespace
 
 bool may_skip(const Config& config) {
-  return config.train.on_nonfinite == "skip" || config.train.loss_scale == "dynamic";
+  return skip_setting(config) != nullptr;
 }
 
 std::string decided_on_host(const Config& config) {

@@ -161,7 +161,7 @@ void Replica::begin_update(std::int64_t step, std::int64_t micro_batches, bool a
   frozen_.look();
   loss_scale_.set(loss_scale);
   if (!averaging_) return;
-  buffers_.begin(step);
+  if (options_.skip_nonfinite) buffers_.begin(step);
   reduction_->begin({.number = step, .loss_scale = loss_scale});
   averager_.begin();
   if (options_.before_all_reduce) {
@@ -269,7 +269,7 @@ double Replica::averaged_norm() {
 }
 
 // Whether all gradients have to be seen before the first parameter is updated.
-bool Replica::decides_first() const {
+bool Replica::decides_over_all_gradients() const {
   return options_.skip_nonfinite || options_.clip_norm || options_.shard_optimizer;
 }
 
@@ -287,7 +287,7 @@ bool Replica::apply_buckets(double lr, double gradient_scale) {
   if (context_.has_graphs()) use.skip = stop_;  // of a collective that failed
   // The norm is finite exactly when all gradients are; ranks that each have a slice of them could
   // not agree otherwise. Where nobody needs to know before, the optimizer looks on the way.
-  if (decides_first()) {
+  if (decides_over_all_gradients()) {
     if (!std::isfinite(averaged_norm())) return false;
     if (options_.clip_norm) {
       norm_.clip(use.factor, *options_.clip_norm, clip_factor_, nonfinite_);
@@ -316,20 +316,20 @@ void Replica::prepare_update(double lr, double gradient_scale) {
   optimizer_->begin_update(lr);
 }
 
-std::vector<comm::Work> Replica::enqueue_update(bool in_graph) {
+std::vector<comm::Work> Replica::enqueue_update(bool parameters_arrive) {
   const kernels::Kernels& kernels = kernels::kernels_for(context_);
   const std::size_t buckets = averager_.plan().buckets.size();
   kernels::GradientUse use = {.factor = gradient_scale_.tensor()};
   if (options_.clip_value) use.limit = *options_.clip_value;
-  const bool at_once = decides_first() || !options_.per_bucket;
+  const bool at_once = decides_over_all_gradients() || !options_.per_bucket;
   const std::span<const comm::Work> works(averager_.works());
   waits_.clear();
   if (at_once && buckets > 0) enqueue_waits(works, works.back());
-  if (decides_first()) {
+  if (decides_over_all_gradients()) {
     for (std::size_t b = 0; b < buckets; ++b) norm_.add(b);
     norm_.exchange(*communication_stream_);
-    constexpr double any = std::numeric_limits<double>::infinity();
-    norm_.clip(use.factor, options_.clip_norm.value_or(any), clip_factor_, nonfinite_);
+    constexpr double no_limit = std::numeric_limits<double>::infinity();
+    norm_.clip(use.factor, options_.clip_norm.value_or(no_limit), clip_factor_, nonfinite_);
     use.factor = clip_factor_;
     use.skip = nonfinite_;
   } else {
@@ -340,7 +340,7 @@ std::vector<comm::Work> Replica::enqueue_update(bool in_graph) {
   }
   std::vector<comm::Work> gathers;
   if (gather_) {
-    gathers = update_slices(use, in_graph);
+    gathers = update_slices(use, parameters_arrive);
   } else {
     for (std::size_t b = 0; b < buckets; ++b) {
       if (!at_once) enqueue_waits(works.subspan(b, 1), works[b]);
@@ -368,7 +368,8 @@ void Replica::apply(std::size_t index, comm::Slice part, const kernels::Gradient
 
 // From the last bucket to the first: the next forward pass begins with what the backward pass
 // finished last.
-std::vector<comm::Work> Replica::update_slices(const kernels::GradientUse& use, bool in_graph) {
+std::vector<comm::Work> Replica::update_slices(const kernels::GradientUse& use,
+                                               bool parameters_arrive) {
   gather_->finish();
   const auto& buckets = averager_.plan().buckets;
   std::vector<comm::Work> gathers(buckets.size());
@@ -378,7 +379,7 @@ std::vector<comm::Work> Replica::update_slices(const kernels::GradientUse& use, 
     apply(b, slice, use);
     gathers[b] = gather_->start(b);
   }
-  if (!in_graph) return gather_->expect(std::move(gathers));
+  if (!parameters_arrive) return gather_->expect(std::move(gathers));
   if (!gathers.empty()) enqueue_waits(gathers, gathers.front());
   return gathers;
 }

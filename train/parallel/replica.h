@@ -112,24 +112,26 @@ class Replica {
   // Whether the gradients of this rank, which are not averaged, are finite; waits for them.
   bool own_gradients_are_finite();
   // Gradients are multiplied by `gradient_scale` first (one over the loss scale), then clipped.
-  // False when they are not finite, the same on every rank: nothing has changed then with
-  // skip_nonfinite, otherwise the parameters are of no use.
+  // False when they are not finite, the same on every rank: nothing has changed then where the
+  // update has to see all of them first (skip_nonfinite, clip_norm, shard_optimizer), otherwise the
+  // parameters are of no use.
   bool update(double lr, double gradient_scale = 1);
 
   // After begin_update(): what the update reads from memory of the device.
-  void prepare_update(double lr, double gradient_scale = 1);
+  void prepare_update(double lr, double gradient_scale);
   // After finish_backward(). Not with a make_reduction whose begin() and end() do something.
-  // `in_graph`: the compute stream waits for all that it begins, since nobody outside a graph can
-  // wait for what is captured. Returns the collectives that bring parameters, by bucket, and are
-  // done when it is: with shard_optimizer its own, or those that the update before left on their
-  // way.
-  std::vector<comm::Work> enqueue_update(bool in_graph);
+  // `parameters_arrive`: the compute stream waits for all parameters of shard_optimizer, since
+  // nobody outside a graph can wait for what is captured; otherwise whoever reads one waits for it.
+  // Returns the all-gathers, by bucket, that are behind it on the compute stream: this update's
+  // with `parameters_arrive`, otherwise the one's before; none without shard_optimizer.
+  std::vector<comm::Work> enqueue_update(bool parameters_arrive);
   // Of the last enqueued update, where there is a stream for communication, in pairs: a mark where
   // the compute stream came to wait (Communicator::mark), and the collective that it waited for.
   std::span<const comm::Work> waits() const { return waits_; }
   // int32 [1] on the device: not 0 once an enqueued update has met a gradient that is not finite,
-  // or a collective that failed. It and all later ones leave the parameters alone, without
-  // skip_nonfinite apart from the other elements of the first.
+  // or a collective that failed. All later updates leave the parameters alone. So does that one
+  // where it has to see all gradients first (see update()); otherwise only those are left alone
+  // whose gradient is not finite.
   const Tensor& spoilt() const { return nonfinite_; }
   // With skip_nonfinite, when the host has found spoilt() raised: the `count` updates from number
   // `first` on, all that were enqueued since, were none. Later ones count again.
@@ -137,8 +139,9 @@ class Replica {
   // A test looks at gradients on the host, in the middle of an update.
   bool is_watched() const { return options_.on_first_gradient != nullptr; }
 
-  // The model's buffers follow the ranks' policy: begin_update() remembers them, start() comes
-  // after finish_backward(), end() behind that, synchronize() before they are used.
+  // The model's buffers follow the ranks' policy: with skip_nonfinite begin_update() remembers
+  // them, start() comes after finish_backward(), end() behind that, synchronize() before they are
+  // used.
   ModelBuffers& buffers() { return buffers_; }
 
   nn::Module& model() { return *model_; }
@@ -179,12 +182,13 @@ class Replica {
   void settle_unreached();
   void wait_for_bucket(std::size_t bucket);
   void wait_for_all();
-  bool decides_first() const;
+  bool decides_over_all_gradients() const;
   double averaged_norm();
   bool apply_buckets(double lr, double gradient_scale);
   void apply(std::size_t bucket, comm::Slice part, const kernels::GradientUse& use);
   // As enqueue_update() says.
-  std::vector<comm::Work> update_slices(const kernels::GradientUse& use, bool in_graph = false);
+  std::vector<comm::Work> update_slices(const kernels::GradientUse& use,
+                                        bool parameters_arrive = false);
   void enqueue_waits(std::span<const comm::Work> works, const comm::Work& last);
   void take_parameters_of_rank_0();
 

@@ -92,17 +92,15 @@ TEST(Sharding, GradientsThatAreNotFiniteUpdateNothing) {
   run_ranks(3, [&](Rank rank) {
     const auto replica = make_toy_replica(rank, problem);
     const auto digest = weights_digest(replica->arena());
-    {
-      const Tensor x = Tensor::empty(rank.context, Shape{4, problem.features});
-      kernels::kernels_for(rank.context).fill(rank.communicator.rank() == 1 ? INFINITY : 1, x);
-      const Tensor labels = Tensor::empty(rank.context, Shape{4}, DType::int64);
-      kernels::kernels_for(rank.context).fill(1, labels);
-      replica->begin_update(1);
-      replica->backward(ops::cross_entropy(replica->model()(Variable(x)), labels).loss_sum);
-      replica->finish_backward();
-      EXPECT_FALSE(replica->update(0.1));
-      EXPECT_EQ(weights_digest(replica->arena()), digest);
-    }
+    const Tensor x = Tensor::empty(rank.context, Shape{4, problem.features});
+    kernels::kernels_for(rank.context).fill(rank.communicator.rank() == 1 ? INFINITY : 1, x);
+    const Tensor labels = Tensor::empty(rank.context, Shape{4}, DType::int64);
+    kernels::kernels_for(rank.context).fill(1, labels);
+    replica->begin_update(1);
+    replica->backward(ops::cross_entropy(replica->model()(Variable(x)), labels).loss_sum);
+    replica->finish_backward();
+    EXPECT_FALSE(replica->update(0.1));
+    EXPECT_EQ(weights_digest(replica->arena()), digest);
   });
 }
 
