@@ -169,7 +169,6 @@ TEST(EmulatedGraphs, ARowThatIsNotFiniteIsNamed) {
   }
 }
 
-<<<<<<< HEAD
 // Of which each waits for a GPU to be idle when it makes its graph, and so for the others' work.
 TEST(EmulatedGraphs, AreMadeByWorkersThatShareAGpuTogether) {
   const Sandbox sandbox(uneven_rows);
@@ -201,7 +200,8 @@ TEST(EmulatedGraphs, ThatAreMadeTogetherWaitForNobodyForEver) {
   EXPECT_EQ(end.exit_code, 6) << end.output;
   EXPECT_THAT(end.last_line, HasSubstr("rank 1"));
   EXPECT_THAT(end.output, HasSubstr("rank 1 did not arrive"));
-=======
+}
+
 // The other rank comes late to the first of many buckets, so that is where the time goes, and no
 // later one; by calls as by graph.
 TEST(EmulatedGraphs, WaitingForAnyBucketIsExposed) {
@@ -228,7 +228,6 @@ TEST(EmulatedGraphs, WaitingForAnyBucketIsExposed) {
     EXPECT_GT(exposed, 0.5 * communication) << graph << " " << backend;
     EXPECT_LE(exposed, communication) << graph << " " << backend;
   }
->>>>>>> 0f43f46 (Measure exposed communication on GPUs by their own clock)
 }
 
 // compute.graph: on suited the machine that trained, and an evaluation has no steps.

@@ -82,15 +82,16 @@ TEST(DeferredSteps, AreReadOneAfterTheOther) {
       const auto result = trainee.steps().read();
       EXPECT_EQ(result.start.step, step - 1);
       EXPECT_TRUE(result.is_finite);
-      EXPECT_EQ(result.total.targets, 3 * rows);
-      EXPECT_LT(result.total.loss_sum, before);
-      EXPECT_EQ(result.total.stop_requests, result.start.step == 7 ? 1 : 0);
-      EXPECT_GT(result.parts.communication, 0);
-      EXPECT_NEAR(result.parts.compute + result.parts.exposed + result.parts.data_wait,
-                  result.parts.step, 1e-9);
-      EXPECT_LE(result.parts.exposed, result.parts.communication);
-      EXPECT_GT(result.reduced_bytes, 0u);
-      before = result.total.loss_sum;
+      EXPECT_EQ(result.record.summary.targets, 3 * rows);
+      EXPECT_LT(result.record.summary.loss_sum, before);
+      EXPECT_EQ(result.record.summary.stop_requests, result.start.step == 7 ? 1 : 0);
+      EXPECT_GT(result.record.parts.communication, 0);
+      EXPECT_NEAR(
+          result.record.parts.compute + result.record.parts.exposed + result.record.parts.data_wait,
+          result.record.parts.step, 1e-9);
+      EXPECT_LE(result.record.parts.exposed, result.record.parts.communication);
+      EXPECT_GT(result.record.reduced_bytes, 0u);
+      before = result.record.summary.loss_sum;
     }
     trainee.steps().discard();
     EXPECT_EQ(trainee.steps().pending(), 0u);
