@@ -139,15 +139,12 @@ comm::CommunicatorOptions communicator_options(const Config& config) {
 }
 
 data::LoaderOptions loader_options(const Config& config, const Context& context,
-                                   const comm::Communicator& communicator,
-                                   const FaultHook* faults) {
-  const bool training = faults != nullptr;
+                                   const comm::Communicator& communicator) {
   data::LoaderOptions options;
   options.rank = communicator.rank();
   options.world_size = communicator.size();
   options.batch_size = config.train.batch_size;
-  options.shuffle = training && config.data.shuffle;
-  options.drop_last = training && config.data.drop_last;
+  options.shuffle = false;
   options.prefetch = config.data.prefetch;
   options.memory_limit = config.data.memory_limit;
   options.seed = *config.seed;
@@ -156,9 +153,18 @@ data::LoaderOptions loader_options(const Config& config, const Context& context,
   if (context.device().kind == DeviceKind::cuda)
     options.normalize =
         std::bind_front(&kernels::Kernels::normalize_channels, &kernels::kernels_for(context));
-  if (training && faults->active())
-    options.before_read = [faults, rank = communicator.rank()](std::int64_t step) {
-      faults->hit(rank, step + 1, FaultPlace::read);
+  return options;
+}
+
+data::LoaderOptions training_loader_options(const Config& config, const Context& context,
+                                            const comm::Communicator& communicator,
+                                            const FaultHook& faults) {
+  data::LoaderOptions options = loader_options(config, context, communicator);
+  options.shuffle = config.data.shuffle;
+  options.drop_last = config.data.drop_last;
+  if (faults.active())
+    options.before_read = [&faults, rank = communicator.rank()](std::int64_t step) {
+      faults.hit(rank, step + 1, FaultPlace::read);
     };
   return options;
 }

@@ -25,9 +25,12 @@ optim::Schedule make_schedule(const Config& config, std::int64_t steps_per_epoch
 
 comm::CommunicatorOptions communicator_options(const Config& config);
 
-// Of the training data; of the test data without `faults`, which outlive the loader.
+// Of the test data, and of the training data, whose loader the faults outlive.
 data::LoaderOptions loader_options(const Config& config, const Context& context,
-                                   const comm::Communicator& communicator, const FaultHook* faults);
+                                   const comm::Communicator& communicator);
+data::LoaderOptions training_loader_options(const Config& config, const Context& context,
+                                            const comm::Communicator& communicator,
+                                            const FaultHook& faults);
 
 // Throws ConfigError when a worker would have a single row of some batch to normalise by: a model
 // with batch norm cannot train on that, and it should not take an epoch to find out.

@@ -118,9 +118,9 @@ Trainer::Trainer(const Config& config, const RunOptions& options, Worker& worker
       counter_(context),
       scaler_(config.train.loss_scale == "dynamic"),
       training_data_(context, config.data.file, "train",
-                     loader_options(config, context, communicator, &faults), storage),
-      test_data_(context, config.data.file, "test",
-                 loader_options(config, context, communicator, nullptr), storage),
+                     training_loader_options(config, context, communicator, faults), storage),
+      test_data_(context, config.data.file, "test", loader_options(config, context, communicator),
+                 storage),
       total_steps_(total_steps(config, training_data_.steps_per_epoch())),
       schedule_(make_schedule(config, training_data_.steps_per_epoch(), total_steps_)),
       replica_(make_replica(
