@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <sstream>
+#include <utility>
 
 namespace lockstep::comm {
 namespace {
@@ -180,7 +181,7 @@ Work NcclCommunicator::submit(Collective call, Stream& stream, const char* name,
   }
   {
     const std::lock_guard lock(mutex_);
-    pending_.push_back({work, std::move(call)});
+    pending_.push_back({work, call});
   }
   changed_.notify_all();
   return Work(work);
@@ -303,23 +304,19 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int color, int key) {
   const std::string what = fmt::format("split{}", call.signature.sequence);
   store_.set(fmt::format("{}/{}/{}", place_.prefix, what, rank()),
              fmt::format("{} {}", color, key));
-  struct Member {
-    int key, rank;
-    auto operator<=>(const Member&) const = default;
-  };
-  std::vector<Member> members;
+  std::vector<std::pair<int, int>> members;  // key and rank
   for (int r = 0; r < size(); ++r) {
     std::istringstream wish(exchange(what, r, call));
     int their_color = 0, their_key = 0;
     wish >> their_color >> their_key;
-    if (their_color == color) members.push_back({their_key, r});
+    if (their_color == color) members.emplace_back(their_key, r);
   }
   if (color < 0) return nullptr;
   std::sort(members.begin(), members.end());
   NcclPlace part = place_;
   part.prefix = fmt::format("{}/{}.{}", place_.prefix, what, color);
   part.size = static_cast<int>(members.size());
-  part.rank = static_cast<int>(std::find(members.begin(), members.end(), Member{key, rank()}) -
+  part.rank = static_cast<int>(std::find(members.begin(), members.end(), std::pair(key, rank())) -
                                members.begin());
   return std::make_unique<NcclCommunicator>(library_, store_, part, options_,
                                             cause_->make_part(part.prefix + "/cause"));

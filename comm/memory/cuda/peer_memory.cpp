@@ -74,7 +74,7 @@ class PeerMemory::Imports {
     while (users(rank_).load(std::memory_order_acquire) > 0) {
       if (device::Clock::now() >= deadline) {
         // Freed under a peer that reads it, it would end that peer's process.
-        new std::shared_ptr<void>(std::move(own_));
+        static_cast<void>(new (std::nothrow) std::shared_ptr<void>(std::move(own_)));
         return;
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
