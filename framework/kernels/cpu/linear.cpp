@@ -54,7 +54,8 @@ void backward_strip(std::int64_t rows, std::int64_t columns, std::int64_t stride
 
 ActivationRecord CpuKernels::linear(const Tensor& x, const Tensor& w, const Tensor& bias,
                                     Activation activation, bool keep, const Tensor& y) const {
-  const auto [m, n, k] = linear_shape(x, w, bias, y);
+  const LinearShape shape = linear_shape(x, w, bias, y);
+  const std::int64_t m = shape.m, n = shape.n, k = shape.k;
   const ActivationRecord record = keep ? make_record(activation, y) : ActivationRecord();
   if (y.count() == 0) return record;
   visit_float("linear", y.dtype(), [&]<class T>(base::TypeTag<T>) {
