@@ -12,6 +12,7 @@ images=${1:-${LOCKSTEP_DATA:-/usr/share/datasets/fashion-mnist}}
 bin=build/release/bin
 
 install_packages
+say "building (minutes the first time; build.log has the details)"
 build release train dataset >build.log 2>&1 || { tail -n 40 build.log >&2; die "the build failed, see build.log"; }
 rm -f build.log
 

@@ -165,8 +165,9 @@ std::size_t DatasetFile::Impl::index_of(std::string_view name) const {
   if (found == info.splits.end()) {
     std::vector<std::string> names;
     for (const SplitInfo& split : info.splits) names.push_back(split.name);
-    throw DataError(
-        fmt::format("{}: found splits {}, expected '{}'", path, hdf5::listed(names), name));
+    throw DataError(fmt::format("{}: found splits {}, expected '{}'{}", path, hdf5::listed(names),
+                                name,
+                                name == "test" ? " (see dataset import --test-fraction)" : ""));
   }
   return static_cast<std::size_t>(found - info.splits.begin());
 }
