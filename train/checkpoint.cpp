@@ -362,6 +362,20 @@ void save_checkpoint(const std::string& path, Replica& replica, const OptimizerS
   }
 }
 
+Progress at_next_batch(Progress progress, std::int64_t steps_per_epoch) {
+  if (progress.step_in_epoch > steps_per_epoch)
+    throw ConfigError(
+        fmt::format("the checkpoint goes on after step {} of an epoch, which has {} steps here: "
+                    "expected the train.batch_size, data.drop_last and data.file that it was "
+                    "saved with",
+                    progress.step_in_epoch, steps_per_epoch));
+  if (progress.step_in_epoch == steps_per_epoch) {
+    ++progress.epoch;
+    progress.step_in_epoch = 0;
+  }
+  return progress;
+}
+
 Progress load_checkpoint(const std::string& path, Replica& replica) {
   return reading(path, [&](hid_t file) {
     require_same_parameters(file, replica.arena());

@@ -25,6 +25,10 @@ struct Progress {
   std::string hook = {};
 };
 
+// The same where epochs have so many steps: behind the last of them the next batch is the first of
+// the next epoch. Throws ConfigError where an epoch had more of them.
+Progress at_next_batch(Progress progress, std::int64_t steps_per_epoch);
+
 // Digests of 128 bits, in hexadecimal; equal states have equal digests, on any number of workers.
 std::string weights_digest(const nn::ParameterArena& arena);
 std::string optimizer_digest(const nn::ParameterArena& arena, const OptimizerState& state);

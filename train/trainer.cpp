@@ -157,7 +157,8 @@ void Trainer::defer_steps(HostStorage& storage) {
 }
 
 void Trainer::resume(const std::string& path) {
-  const Progress progress = load_checkpoint(path, *replica_);
+  const Progress progress =
+      at_next_batch(load_checkpoint(path, *replica_), training_data_.steps_per_epoch());
   epoch_ = progress.epoch;
   step_in_epoch_ = progress.step_in_epoch;
   steps_done_ = progress.steps_done;
@@ -471,11 +472,9 @@ void Trainer::save() {
   const OptimizerState optimizer = replica_->gather_optimizer_state();
   if (!checkpoints_) return;
   faults_.hit(communicator_.rank(), steps_done_, FaultPlace::save);
-  const Progress progress{.epoch = epoch_,
-                          .step_in_epoch = step_in_epoch_,
-                          .steps_done = steps_done_,
-                          .world_size = communicator_.size(),
-                          .loss_scale = scaler_.state()};
+  const Progress progress =
+      at_next_batch({epoch_, step_in_epoch_, steps_done_, communicator_.size(), scaler_.state()},
+                    training_data_.steps_per_epoch());
   checkpoints_->save(*replica_, optimizer, progress, to_yaml(config_), hook_state);
 }
 

@@ -1,6 +1,9 @@
 // Checkpoints as a user of the program sees them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <csignal>
 
 #include "tests/end_to_end/sandbox.h"
 #include "train/checkpoint.h"
@@ -8,6 +11,7 @@
 namespace lockstep::tests {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // CKPT-1
@@ -46,6 +50,55 @@ TEST(Resume, IsExact) {
   auto indices = sample_indices(folder, 4);
   for (std::int64_t step = 1; step <= 7; ++step) indices.erase(step);
   EXPECT_EQ(sample_indices(resumed_folder, 4), indices);
+}
+
+// Also from those that were saved after the last step of an epoch, and at the end of the run.
+TEST(Resume, IsExactFromEveryStep) {
+  const Sandbox sandbox(MadeData{.training_samples = 67, .test_samples = 23});
+  const Arguments settings{"train.batch_size=16", "train.epochs=2", "checkpoint.every_steps=1",
+                           "checkpoint.keep_last=20", "optimizer.momentum=0.9"};
+  const auto whole = sandbox.run(sandbox.train(2, settings));
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const std::string folder = run_folder(sandbox, whole);
+  for (int step = 1; step <= 10; ++step) {
+    const std::string file = fmt::format("{}/checkpoints/step-{:08}.h5", folder, step);
+    EXPECT_EQ(train::summarize_checkpoint(file).progress.epoch, step / 5);
+    EXPECT_EQ(train::summarize_checkpoint(file).progress.step_in_epoch, step % 5);
+    const auto resumed = sandbox.run(sandbox.train(2, settings, {"--resume", file}));
+    EXPECT_EQ(resumed.exit_code, 0) << step << ": " << resumed.output;
+    EXPECT_EQ(final_weights(resumed), final_weights(whole)) << step;
+    EXPECT_EQ(metrics(run_folder(sandbox, resumed), "epoch").size(),
+              static_cast<std::size_t>(2 - step / 5));
+  }
+}
+
+// A request to stop comes in the last step of an epoch here, as epochs have only one.
+TEST(Resume, GoesOnWhereASignalStoppedIt) {
+  const Sandbox sandbox;
+  const Arguments settings{"train.batch_size=1003", "train.epochs=100000",
+                           "checkpoint.every_epochs=100000"};
+  Program program(sandbox.train(2, settings), sandbox.options());
+  program.wait_for_output("epoch 3/100000 done");
+  program.signal(SIGINT);
+  const auto end = program.wait();
+  EXPECT_EQ(end.exit_code, 130) << end.output;
+  const auto file = newest_checkpoint_of(run_folder(sandbox, end));
+  const auto steps = train::summarize_checkpoint(file).progress.steps_done;
+  const auto resumed = sandbox.run(sandbox.train(
+      2, {"train.batch_size=1003", fmt::format("train.epochs={}", steps + 2)}, {"--resume", file}));
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(metrics(run_folder(sandbox, resumed), "step").size(), 2u);
+}
+
+TEST(Resume, InShorterEpochsIsRefused) {
+  const Sandbox sandbox;
+  const auto first = sandbox.run(sandbox.train(2, {"train.steps=9", "train.batch_size=64"}));
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  const auto end = sandbox.run(sandbox.train(
+      2, {"train.batch_size=256"}, {"--resume", newest_checkpoint_of(run_folder(sandbox, first))}));
+  EXPECT_EQ(end.exit_code, 2) << end.output;
+  EXPECT_THAT(end.last_line, AllOf(HasSubstr("after step 9 of an epoch, which has 4 steps"),
+                                   HasSubstr("train.batch_size")));
 }
 
 TEST(Resume, OnAnotherNumberOfWorkersReadsTheRestOnce) {
